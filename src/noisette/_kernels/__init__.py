@@ -1,0 +1,1 @@
+"""Encode-and-accumulate kernels. The torch reference is the specification."""

@@ -1,0 +1,151 @@
+"""What an encoder must say about itself: how it encodes, and the image that bounds whatever it does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+
+from noisette._kernels import reference
+from noisette.errors import InvalidInput
+from noisette.private import Private
+from noisette.profiles import ProfileSet
+from noisette.spec import Spec, positive, whole
+
+__all__ = ["Encoder", "Image"]
+
+
+@dataclass(frozen=True)
+class Image:
+    """All that an accountant may know of an encoder: how far one example can move the sum.
+
+    The move has an L2 norm of at most `norm`; and, unless `profiles` is empty, its sorted magnitudes in each block of
+    coordinates are at most those of some profile of that block's set.
+    """
+
+    norm: float
+    profiles: tuple[ProfileSet, ...] = ()
+
+    def widened(self) -> Image:
+        """The image for micro-batches: one example turns one encoded vector into another one.
+
+        The difference of two vectors within psi, in different orders, is at most psi_s + psi_r at rank s + r - d: of d
+        indices, s have a first part of at most psi_s and r a second part of at most psi_r, so s + r - d have both.
+        Twice psi is NOT enough: with psi = (0, 1) the difference can be (1, 1).
+        """
+        return Image(2 * self.norm, tuple(_difference(block) for block in self.profiles))
+
+
+def _difference(block: ProfileSet, most_levels: int = 128) -> ProfileSet:
+    envelope, dim = block.envelope(), block.dim
+    groups = np.array_split(np.arange(len(envelope.counts)), min(most_levels, len(envelope.counts)))
+    levels = np.array([envelope.levels[0, group[-1]] for group in groups])  # rounded up within a group
+    ends = np.cumsum([envelope.counts[group].sum() for group in groups])
+    ranks = (ends[:, None] + ends[None, :] - dim).ravel()
+    sums = (levels[:, None] + levels[None, :]).ravel()
+    useful = ranks > 0
+    ranks, sums = ranks[useful], sums[useful]
+    order = np.argsort(ranks, kind="stable")
+    ranks, sums = ranks[order], sums[order]
+    least = np.minimum.accumulate(sums[::-1])[::-1]  # of all pairs that reach this rank or a higher one
+    edges, first = np.unique(ranks, return_index=True)
+    return ProfileSet(least[first][None], np.diff(edges, prepend=0))
+
+
+class Encoder(Spec):
+    """A map from any gradient into a known image, applied to each example alone, and summed.
+
+    `dim` may be None while something else, a model, is yet to give it. `micro_batch` m > 1 encodes averages over
+    groups of m examples (expected); each example draws its group independently, so that it touches one group only.
+
+    **Formal guarantees.** `encode` is total: a row with a NaN or an infinity counts as zero, an empty batch sums to
+    zero, and every encoded row lies in the image exactly, in float64.
+    """
+
+    dim: int | None
+    radius: float
+    micro_batch: int
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """A few members of dimension 50, for tests and for error messages."""
+
+    @property
+    @abstractmethod
+    def _single_image(self) -> Image:
+        """The image of one encoding."""
+
+    @abstractmethod
+    def _encode(self, rows: torch.Tensor) -> torch.Tensor:
+        """Encode finite float64 rows (B, d), B > 0."""
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            self._set(dim=whole("dim", self.dim, least=1))
+        self._set(radius=positive("radius", self.radius), micro_batch=whole("micro_batch", self.micro_batch, least=1))
+
+    @property
+    def known_dim(self) -> int:
+        """The dimension, or an error where it is still open."""
+        if self.dim is None:
+            raise InvalidInput(f"{self!r} has no dimension yet.", hint="give dim=..., the number of trained parameters")
+        return self.dim
+
+    @property
+    def image(self) -> Image:
+        """How far one example can move the sum."""
+        return self._single_image if self.micro_batch == 1 else self._single_image.widened()
+
+    def encode(self, rows: torch.Tensor) -> torch.Tensor:
+        """Encoded rows, float64 (B, d), of gradients `rows` (B, d).
+
+        >>> from noisette import L2
+        >>> L2(dim=2, radius=5.0).encode(torch.tensor([[30.0, 40.0], [float("nan"), 1.0]])).round(decimals=4)
+        tensor([[3., 4.],
+                [0., 0.]], dtype=torch.float64)
+        """
+        if rows.ndim != 2 or rows.shape[1] != self.known_dim:
+            raise InvalidInput(
+                f"gradients of shape {tuple(rows.shape)} do not fit an encoder of dimension {self.dim}.",
+                hint="give one row of all trained parameters for every example",
+            )
+        if not rows.is_floating_point():
+            raise InvalidInput(
+                f"gradients have dtype {rows.dtype}, not a floating-point one.", hint="convert them first"
+            )
+        rows = reference.finite_rows(rows)
+        return self._encode(rows) if len(rows) else rows
+
+    def encode_sum(self, rows: torch.Tensor, groups: torch.Tensor | None = None) -> Private:
+        """The sum of encodings of gradients `rows` (B, d), private.
+
+        With micro-batches, `groups` (B,) is the group each example drew; a group's gradients are summed and divided by
+        the public `micro_batch`, then encoded. All examples of a group must be in one call.
+
+        >>> from noisette import L2
+        >>> L2(dim=2).encode_sum(torch.randn(5, 2))
+        Private(dim=2)
+        """
+        if (groups is None) != (self.micro_batch == 1):
+            raise InvalidInput(
+                f"micro_batch is {self.micro_batch} and groups are {'missing' if groups is None else 'given'}.",
+                hint="give groups exactly when micro_batch > 1",
+            )
+        if groups is not None:
+            rows = self._grouped(rows, groups)
+        return Private(self.encode(rows).sum(dim=0))
+
+    def _grouped(self, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+        if groups.shape != rows.shape[:1] or groups.is_floating_point():
+            raise InvalidInput(
+                f"groups of shape {tuple(groups.shape)} do not fit.", hint="give one integer for every example"
+            )
+        _, index = torch.unique(groups, return_inverse=True)
+        totals = torch.zeros(
+            int(index.max()) + 1 if len(index) else 0, rows.shape[1], dtype=torch.float64, device=rows.device
+        )
+        return totals.index_add_(0, index, reference.finite_rows(rows)) / self.micro_batch

@@ -1,0 +1,52 @@
+"""Errors that name the fix: one sentence, a blank line, ``hint: ...``."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetSpent",
+    "InvalidInput",
+    "LedgerError",
+    "MechanismMismatch",
+    "NoisetteError",
+    "ParseError",
+    "Unaccountable",
+]
+
+
+class NoisetteError(Exception):
+    """Base of every error that the library raises on purpose.
+
+    >>> print(InvalidInput("rate is 1.5, outside (0, 1].", hint="use batch / examples"))
+    rate is 1.5, outside (0, 1].
+    <BLANKLINE>
+    hint: use batch / examples
+    """
+
+    def __init__(self, sentence: str, *, hint: str) -> None:
+        super().__init__(f"{sentence}\n\nhint: {hint}")
+        self.sentence = sentence
+        self.hint = hint
+
+
+class InvalidInput(NoisetteError, ValueError):
+    """A value from outside that has no meaning here."""
+
+
+class ParseError(InvalidInput):
+    """A text that does not describe a noise, an encoder, a profile or a mechanism."""
+
+
+class Unaccountable(NoisetteError):
+    """A mechanism whose worst case is not known, so that no epsilon can be claimed for it."""
+
+
+class MechanismMismatch(NoisetteError):
+    """A run, ledger or checkpoint that belongs to another mechanism."""
+
+
+class BudgetSpent(NoisetteError):
+    """A step beyond the last one that the mechanism pays for."""
+
+
+class LedgerError(NoisetteError):
+    """A ledger that is missing, edited or cannot be written."""

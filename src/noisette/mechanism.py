@@ -1,0 +1,122 @@
+"""The `Mechanism`: the one frozen value that decides epsilon. What is trained is exactly what is accounted."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from noisette.encode import Encoder
+from noisette.errors import InvalidInput, ParseError, Unaccountable
+from noisette.noise import Noise
+from noisette.spec import Spec, parse, positive, whole
+
+__all__ = ["Guarantee", "Mechanism", "Run", "as_run", "run_hash"]
+
+
+@dataclass(frozen=True)
+class Mechanism(Spec):
+    """One kind of step, taken `steps` times: encode, sum over a Poisson sample of rate `rate`, add noise.
+
+    A noise whose scale is open may be calibrated, but not accounted or released.
+
+    >>> from noisette import HalfNormal, Ranked, StudentT
+    >>> encoder = Ranked(dim=26010, profiles=HalfNormal())
+    >>> Mechanism(encoder=encoder, noise=StudentT(df=9, scale=1.0), rate=256 / 60000, steps=14062).steps
+    14062
+    """
+
+    encoder: Encoder
+    noise: Noise
+    rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.encoder, Encoder):
+            raise InvalidInput(f"encoder is {self.encoder!r}, not an Encoder.", hint="write for example L2(dim=26010)")
+        if not isinstance(self.noise, Noise):
+            raise InvalidInput(f"noise is {self.noise!r}, not a Noise.", hint="write for example Gaussian(scale=1.1)")
+        rate = positive("rate", self.rate, hint="the rate is expected batch / examples, like 256/60000")
+        if rate > 1:
+            raise InvalidInput(f"rate is {self.rate!r}, outside (0, 1].", hint="the rate is expected batch / examples")
+        self._set(rate=rate, steps=whole("steps", self.steps, least=0))
+        if not self.encoder.image.profiles and not self.noise.rotation_invariant:
+            raise Unaccountable(
+                f"the worst case of {type(self.noise).__name__} noise over an L2 ball is not known.",
+                hint="use Gaussian noise, or an encoder whose image is a profile, like Ranked",
+            )
+
+    @property
+    def hash(self) -> str:
+        """A name for exactly this value: SHA-256 of its text form, 16 hex digits."""
+        return run_hash((self,))
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back to an equal value."""
+        texts = f"encoder = {_quote(repr(self.encoder))}\nnoise = {_quote(repr(self.noise))}\n"
+        return texts + f"rate = {self.rate!r}\nsteps = {self.steps}\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> Mechanism:
+        """The mechanism that TOML text describes.
+
+        >>> from noisette import L2, Gaussian
+        >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=5)
+        >>> Mechanism.from_toml(mechanism.to_toml()) == mechanism
+        True
+        """
+        try:
+            table: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ParseError(
+                f"the text is not TOML: {error}.", hint="write encoder, noise, rate and steps, one a line"
+            ) from None
+        if set(table) != {"encoder", "noise", "rate", "steps"}:
+            raise ParseError(f"the TOML has the keys {sorted(table)}.", hint="it needs encoder, noise, rate and steps")
+        encoder, noise = parse(str(table["encoder"]), Encoder), parse(str(table["noise"]), Noise)
+        return cls(encoder, noise, table["rate"], table["steps"])
+
+
+Run = tuple[Mechanism, ...]
+"""A run whose steps differ (the paper's Z_1..Z_T): mechanisms in order, each with its own steps."""
+
+
+def as_run(mechanisms: Mechanism | Sequence[Mechanism]) -> Run:
+    """One mechanism or several, as a tuple."""
+    return (mechanisms,) if isinstance(mechanisms, Mechanism) else tuple(mechanisms)
+
+
+def run_hash(run: Run) -> str:
+    """A name for a run: SHA-256 of its text form, 16 hex digits."""
+    return hashlib.sha256("\n".join(map(repr, run)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a run promises: (epsilon, delta)-differential privacy for adding or removing one example.
+
+    `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
+    how a set of profiles was bounded.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: str
+    kind: str
+    mechanism_hash: str
+    basis: str
+    adjacency: str = "add/remove one example, Poisson sampling"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        qualifier = "" if self.kind == "bound" else " (estimate)"
+        return f"epsilon = {self.epsilon:.4g}{qualifier} at delta = {self.delta:g}"
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

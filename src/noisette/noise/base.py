@@ -1,0 +1,237 @@
+"""What a noise law must say about itself, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from itertools import pairwise
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import integrate
+
+from noisette.errors import InvalidInput
+from noisette.generator import Generator
+from noisette.spec import Spec, positive
+
+__all__ = ["Array", "Noise"]
+
+Array = npt.NDArray[np.float64]
+
+_PANELS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 13), np.geomspace(1.0, 1e8, 49)[1:]])
+_BISECTIONS = 90
+
+
+class Noise(Spec):
+    """A law symmetric about 0 and non-increasing in ``|x|``, with the whole line as support.
+
+    A leaf describes the standard law (scale 1) by three methods on numpy arrays: `_log_prob`, `_sf` for x >= 0 and
+    `_magnitude`, the inverse of ``P(|X| >= m)``. All the rest follows; a leaf overrides what it knows in closed form.
+    The sampling half and the accounting half are one class, so they cannot drift apart.
+
+    `scale` is absolute, on the released sum; None leaves it open for calibration.
+
+    **Formal guarantees.** `certified` says that the leaf's author has proved symmetry, unimodality and the shape of the
+    likelihood ratio that `_peak` describes. Without it every epsilon is an estimate, not a bound.
+    """
+
+    scale: float | None
+    certified: ClassVar[bool] = False
+    rotation_invariant: ClassVar[bool] = False
+    cdf_error: ClassVar[float] = 2.0**-50
+    """Relative error of `_sf`, which accounting adds on the safe side."""
+
+    # -- what a leaf must say --------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """A few valid members with a scale, for tests and for error messages."""
+
+    @abstractmethod
+    def _log_prob(self, x: Array) -> Array:
+        """Log density of the standard law."""
+
+    @abstractmethod
+    def _sf(self, x: Array) -> Array:
+        """P(X >= x) of the standard law for x >= 0, to full relative accuracy."""
+
+    @abstractmethod
+    def _magnitude(self, u: Array) -> Array:
+        """The m >= 0 with P(|X| >= m) = u, for u in (0, 1]."""
+
+    # -- what a leaf may know better -------------------------------------------------------------------------------
+
+    def _sample(self, n: int, generator: Generator) -> Array:
+        signs, u = generator.signed(n)
+        return signs * self._magnitude(u)
+
+    def _score(self, x: Array) -> Array:
+        """-z'(x)/z(x) of the standard law."""
+        step = 1e-6 * np.maximum(1.0, np.abs(x))
+        return (self._log_prob(x - step) - self._log_prob(x + step)) / (2 * step)
+
+    def _peak(self, tau: float) -> float:
+        """Where log z(x - tau) - log z(x) is largest on x >= tau/2: it rises up to there and falls beyond.
+
+        Infinite for log-concave laws. The default looks for it, which proves nothing: see `certified`.
+        """
+        far = self._far(tau)
+        x = np.concatenate([np.linspace(tau / 2, 2 * tau, 4001), np.geomspace(2 * tau, max(far, 3 * tau), 4000)])
+        loss = self._loss(x, tau)
+        best = int(np.argmax(loss))
+        return math.inf if loss[best] <= loss[-1] * (1 + 1e-9) else float(x[best])
+
+    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+        """For eps >= 0, the ends (lo, hi) of {x: log z(x - tau) - log z(x) > eps}; lo = hi = inf when it is empty."""
+        far = self._far(tau)
+        summit = min(self._peak(tau), far)
+        lo = self._bisect(eps, tau, np.full_like(eps, tau / 2), np.full_like(eps, summit))
+        hi = np.full_like(eps, np.inf)
+        if summit < far:
+            falls = self._loss(np.array(far), tau) <= eps
+            hi = np.where(falls, self._bisect(eps, tau, np.full_like(eps, far), np.full_like(eps, summit)), np.inf)
+        empty = eps >= self._loss(np.array(summit), tau)
+        return np.where(empty, np.inf, lo), np.where(empty, np.inf, hi)
+
+    def _far(self, tau: float) -> float:
+        """A point beyond which the shifted law has no mass that a float could tell from zero."""
+        reach = float(self._magnitude(np.array(1e-280)))
+        return tau + (reach if 0 < reach < 1e100 else 1e100)  # some of scipy's inverses give up that far out
+
+    def _std(self) -> float:
+        return math.sqrt(self._expect(lambda x: x * x))
+
+    def _mean_abs(self) -> float:
+        return self._expect(lambda x: x)
+
+    def _fisher(self) -> float:
+        return self._expect(lambda x: self._score(x) ** 2)
+
+    # -- what everybody else uses ----------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            self._set(scale=positive("scale", self.scale, hint="leave it out where something calibrates it"))
+
+    @property
+    def known_scale(self) -> float:
+        """The scale, or an error where it is still open."""
+        if self.scale is None:
+            raise InvalidInput(
+                f"{self!r} has no scale yet.",
+                hint="give scale=..., or let calibrate(mechanism, epsilon, delta) find it",
+            )
+        return self.scale
+
+    def sample(self, shape: tuple[int, ...], generator: Generator, device: str | torch.device = "cpu") -> torch.Tensor:
+        """Independent draws, float64, of any shape and on any device.
+
+        >>> from noisette import Gaussian
+        >>> Gaussian(scale=2.0).sample((3, 4), Generator()).shape
+        torch.Size([3, 4])
+        """
+        flat = self.known_scale * self._sample(math.prod(shape), generator)
+        return torch.from_numpy(flat).reshape(shape).to(device)
+
+    def log_prob(self, x: npt.ArrayLike) -> Array:
+        """Log density at `x`, any shape."""
+        return self._log_prob(np.asarray(x, dtype=np.float64) / self.known_scale) - math.log(self.known_scale)
+
+    def sf(self, x: npt.ArrayLike) -> Array:
+        """P(X >= x), any shape, to full relative accuracy in the upper tail."""
+        return self._survival(np.asarray(x, dtype=np.float64) / self.known_scale)
+
+    def cdf(self, x: npt.ArrayLike) -> Array:
+        """P(X <= x), any shape.
+
+        >>> from noisette import Cauchy
+        >>> float(Cauchy(scale=1.0).cdf(1.0))
+        0.75
+        """
+        return self.sf(-np.asarray(x, dtype=np.float64))
+
+    def magnitude(self, u: npt.ArrayLike) -> Array:
+        """The m with P(abs(X) >= m) = u, for u in (0, 1]."""
+        return self.known_scale * self._magnitude(np.asarray(u, dtype=np.float64))
+
+    def score(self, x: npt.ArrayLike) -> Array:
+        """-z'(x)/z(x), the derivative that the Fisher information is the mean square of, any shape."""
+        return self._score(np.asarray(x, dtype=np.float64) / self.known_scale) / self.known_scale
+
+    @property
+    def std(self) -> float:
+        """Standard deviation; infinite where the law has none."""
+        return self.known_scale * self._std()
+
+    @property
+    def mean_abs(self) -> float:
+        """Mean absolute value; infinite where the law has none."""
+        return self.known_scale * self._mean_abs()
+
+    @property
+    def fisher_information(self) -> float:
+        """Fisher information of the location; infinite where the density is too sharp."""
+        return self._fisher() / self.known_scale**2
+
+    def hockey_stick(self, eps: npt.ArrayLike, tau: float) -> Array:
+        """H_{e^eps}(z shifted by tau || z) = sup over sets A of P(X + tau in A) - e^eps P(X in A), shape of `eps`.
+
+        Rounding errors are added on the safe side, so for a certified law this is an upper bound.
+
+        >>> from noisette import Laplace
+        >>> Laplace(scale=1.0).hockey_stick([0.0, 1.0], tau=1.0).round(4).tolist()
+        [0.3935, 0.0]
+        """
+        eps = np.asarray(eps, dtype=np.float64)
+        tau = abs(tau) / self.known_scale
+        forward = np.maximum(eps, -eps)  # H_g = 1 - g + g H_{1/g}, for x -> tau - x swaps the pair
+        h = self._forward(forward.ravel(), tau).reshape(eps.shape) if tau > 0 else np.zeros_like(eps)
+        g = np.exp(np.minimum(eps, 0.0))
+        return np.asarray(np.minimum(np.where(eps < 0, 1 - g + g * h, h), 1.0))
+
+    def _forward(self, eps: Array, tau: float) -> Array:
+        lo, hi = self._region(eps, tau)
+        shifted = self._survival(lo - tau) - self._survival(hi - tau)
+        ceiling = self._survival(lo - tau)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inner = self._survival(lo)
+            # e^eps times a tail: in logarithms, since either factor alone may leave the range of a float
+            weigh = np.where(inner > 0, np.exp(eps + np.log(np.where(inner > 0, inner, 1.0))), 0.0)
+            outer = self._survival(hi)
+            weigh_hi = np.where(outer > 0, np.exp(eps + np.log(np.where(outer > 0, outer, 1.0))), 0.0)
+            h = shifted - (weigh - weigh_hi) + self.cdf_error * (ceiling + weigh)
+        return np.where(np.isinf(lo), 0.0, np.clip(h, 0.0, ceiling))
+
+    def _loss(self, x: Array, tau: float) -> Array:
+        return self._log_prob(x - tau) - self._log_prob(x)
+
+    def _survival(self, x: Array) -> Array:
+        tail = self._sf(np.abs(x))
+        return np.where(x >= 0, tail, 1.0 - tail)
+
+    def _bisect(self, eps: Array, tau: float, below: Array, above: Array) -> Array:
+        """The point between `below` (loss <= eps) and `above` (loss > eps) where the loss crosses eps."""
+        for _ in range(_BISECTIONS):
+            wide = np.maximum(below, above) > 4  # halve the logarithm while far out, the distance when near
+            middle = np.where(
+                wide, np.sqrt(np.maximum(below, 1.0)) * np.sqrt(np.maximum(above, 1.0)), (below + above) / 2
+            )
+            over = self._loss(middle, tau) > eps
+            above, below = np.where(over, middle, above), np.where(over, below, middle)
+        return below
+
+    def _expect(self, f: Callable[[Array], Array]) -> float:
+        """E f(|X|) of the standard law by quadrature; infinite where the integral diverges."""
+
+        def integrand(x: float) -> float:
+            density = math.exp(float(self._log_prob(np.array(x))))
+            return float(f(np.array(x))) * density if density > 1e-290 else 0.0
+
+        pieces = [integrate.quad(integrand, a, b, limit=200)[0] for a, b in pairwise(_PANELS)]
+        total = 2.0 * math.fsum(pieces)
+        tail = 2.0 * math.fsum(pieces[-5:])
+        return math.inf if tail > 1e-3 * total else total

@@ -1,0 +1,53 @@
+"""Gaussian noise: the law of DPSGD, and the only one whose worst case over an L2 ball is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy import special
+
+from noisette.noise.base import Array, Noise
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Normal law; `scale` is its standard deviation.
+
+    >>> Gaussian(scale=1.1).std
+    1.1
+    """
+
+    scale: float | None = None
+    certified: ClassVar[bool] = True
+    rotation_invariant: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return cls(1.0), cls(1.1), cls(0.456)
+
+    def _log_prob(self, x: Array) -> Array:
+        return -0.5 * x * x - 0.5 * math.log(2 * math.pi)
+
+    def _sf(self, x: Array) -> Array:
+        return np.asarray(special.ndtr(-x))
+
+    def _magnitude(self, u: Array) -> Array:
+        return np.asarray(-special.ndtri(u / 2))
+
+    def _score(self, x: Array) -> Array:
+        return x
+
+    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+        return eps / tau + tau / 2, np.full_like(eps, np.inf)
+
+    def _std(self) -> float:
+        return 1.0
+
+    def _mean_abs(self) -> float:
+        return math.sqrt(2 / math.pi)
+
+    def _fisher(self) -> float:
+        return 1.0

@@ -1,0 +1,63 @@
+"""`Private` and `Released`: two types, so that code which reads the wrong one does not type-check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from noisette.errors import InvalidInput
+from noisette.noise import Noise
+
+__all__ = ["Private", "Released"]
+
+
+class Private:
+    """A sum of encoded gradients before noise. It can be added to another and released; it does not print its values.
+
+    >>> Private(torch.ones(3)) + Private(torch.ones(3))
+    Private(dim=3)
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: torch.Tensor) -> None:
+        if values.ndim != 1:
+            raise InvalidInput(
+                f"a private sum has shape {tuple(values.shape)}, not one dimension.", hint="flatten it first"
+            )
+        self._values = values.double()
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates, which is public."""
+        return self._values.numel()
+
+    def unsafe_values(self) -> torch.Tensor:
+        """The values themselves, float64 (dim,). Whatever is computed from them is not private."""
+        return self._values
+
+    def __add__(self, other: Private) -> Private:
+        if not isinstance(other, Private):
+            return NotImplemented
+        if self.dim != other.dim:
+            raise InvalidInput(
+                f"private sums of {self.dim} and {other.dim} coordinates do not add.", hint="use one encoder"
+            )
+        return Private(self._values + other._values)
+
+    def __repr__(self) -> str:
+        return f"Private(dim={self.dim})"
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A noised sum: public. Made by `noisette.release` and nowhere else.
+
+    `values` is float64 (dim,); `noise` is the law that was added; `reproducible` marks noise from a seeded generator,
+    which hides nothing from whoever knows the seed.
+    """
+
+    values: torch.Tensor
+    noise: Noise
+    reproducible: bool

@@ -1,0 +1,35 @@
+"""The only door from `Private` to `Released`."""
+
+from __future__ import annotations
+
+from noisette.errors import InvalidInput
+from noisette.generator import Generator
+from noisette.mechanism import Mechanism
+from noisette.private import Private, Released
+
+__all__ = ["release"]
+
+
+def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator) -> Released:
+    """`private_sum` plus one draw of the mechanism's noise on every coordinate.
+
+    **Formal guarantees.** With a generator that has no seed, one call is one step of `mechanism`, as accounted.
+
+    >>> import torch
+    >>> from noisette import L2, Gaussian
+    >>> mechanism = Mechanism(L2(dim=3), Gaussian(scale=1.0), rate=0.1, steps=1)
+    >>> release(mechanism, mechanism.encoder.encode_sum(torch.randn(5, 3)), generator=Generator()).values.shape
+    torch.Size([3])
+    """
+    if not isinstance(private_sum, Private):
+        raise InvalidInput(
+            f"a {type(private_sum).__name__} is not a private sum.", hint="pass encoder.encode_sum(rows)"
+        )
+    if private_sum.dim != mechanism.encoder.dim:
+        raise InvalidInput(
+            f"a sum of {private_sum.dim} coordinates does not fit an encoder of dimension {mechanism.encoder.dim}.",
+            hint="use the mechanism's own encoder",
+        )
+    values = private_sum.unsafe_values()
+    noise = mechanism.noise.sample((private_sum.dim,), generator, values.device)
+    return Released(values + noise, mechanism.noise, generator.reproducible)

@@ -1,0 +1,181 @@
+"""Values that can be written down: every noise, encoder, profile family and mechanism is a `Spec`.
+
+A spec is a frozen dataclass whose ``repr`` parses back to an equal value. Subclassing is all that it takes to be
+known by name; parsing walks the syntax tree and never evaluates code.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import math
+import operator
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Self, TypeVar
+
+from noisette.errors import InvalidInput, ParseError
+
+S = TypeVar("S", bound="Spec")
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+class Spec(ABC):  # noqa: B024 - its leaves have the abstract methods
+    """Root of everything that has a text form.
+
+    Leaves are frozen dataclasses. ``replace`` makes a changed copy, validated anew.
+
+    >>> from noisette import Gaussian
+    >>> Gaussian(scale=1.0).replace(scale=2.0)
+    Gaussian(scale=2.0)
+    """
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def _set(self, **values: Any) -> None:
+        """Store canonical values while a frozen dataclass is being built."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def registered(base: type[S]) -> dict[str, type[S]]:
+    """Every concrete class below `base`, by name.
+
+    >>> from noisette.noise import Noise
+    >>> "StudentT" in registered(Noise)
+    True
+    """
+    found: dict[str, type[S]] = {}
+    pending = [base]
+    while pending:
+        cls = pending.pop()
+        pending.extend(cls.__subclasses__())
+        if cls is not Spec and not inspect.isabstract(cls):
+            found[cls.__name__] = cls
+    return dict(sorted(found.items()))
+
+
+def parse(text: str, base: type[S]) -> S:
+    """The value that `text` describes, which must be a `base`.
+
+    >>> from noisette.noise import Noise
+    >>> parse("StudentT(df=9, scale=1/2)", Noise)
+    StudentT(df=9.0, scale=0.5)
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ParseError(f"{text!r} is not a valid expression.", hint=f"write it like {_example(base)}") from None
+    value = _value(tree.body, text)
+    if not isinstance(value, base):
+        raise ParseError(
+            f"{text!r} is not a {base.__name__}.",
+            hint=f"write one of {', '.join(registered(base))}, for example {_example(base)}",
+        )
+    return value
+
+
+def parse_number(text: str) -> float:
+    """A number or a fraction of two numbers.
+
+    >>> parse_number("256/60000")
+    0.004266666666666667
+    """
+    try:
+        numerator, _, denominator = text.partition("/")
+        return float(numerator) / float(denominator) if denominator else float(numerator)
+    except (ValueError, ZeroDivisionError):
+        raise ParseError(f"{text!r} is not a number.", hint="write 0.01 or a fraction like 256/60000") from None
+
+
+def _value(node: ast.expr, text: str) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None):
+            return node.value
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return tuple(_value(item, text) for item in items)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand, text)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            try:
+                return _OPERATORS[type(op)](_number(left, text), _number(right, text))
+            except (ZeroDivisionError, OverflowError):
+                raise ParseError(
+                    f"{text!r} holds arithmetic with no finite result.", hint="check its numbers"
+                ) from None
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return _call(name, args, keywords, text)
+    raise ParseError(
+        f"{text!r} holds something that is neither a number, a text, a tuple nor a known name.",
+        hint="write a name with its arguments, like StudentT(df=9, scale=1.0)",
+    )
+
+
+def _number(node: ast.expr, text: str) -> Any:
+    value = _value(node, text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ParseError(f"{text!r} does arithmetic on something that is no number.", hint="use plain numbers")
+    return value
+
+
+def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], text: str) -> Any:
+    known = registered(Spec)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        raise ParseError(f"{name!r} is not known here.", hint=f"did you mean {', '.join(near)}?")
+    positional = [_value(arg, text) for arg in args]
+    named = {keyword.arg or "**": _value(keyword.value, text) for keyword in keywords}
+    signature = inspect.signature(known[name])
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as error:
+        raise ParseError(f"{text!r}: {name} {error}.", hint=f"its form is {name}{_form(signature)}") from None
+    return known[name](*positional, **named)
+
+
+def _form(signature: inspect.Signature) -> str:
+    return "(" + ", ".join(str(p).split(":")[0].strip() for p in signature.parameters.values()) + ")"
+
+
+def _example(base: type[Spec]) -> str:
+    for cls in registered(base).values():
+        examples = getattr(cls, "examples", None)
+        if examples is not None:
+            return repr(examples()[0])
+    return f"{base.__name__}(...)"
+
+
+def real(name: str, value: Any) -> float:
+    """`value` as a finite float, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not math.isfinite(value):
+        raise InvalidInput(f"{name} is {value!r}, not a finite number.", hint=f"give {name} as a plain number")
+    return float(value)
+
+
+def positive(name: str, value: Any, *, hint: str = "") -> float:
+    """`value` as a finite float above zero, or an error that names it."""
+    number = real(name, value)
+    if number <= 0:
+        raise InvalidInput(f"{name} is {value!r}, not above 0.", hint=hint or f"give a positive {name}")
+    return number
+
+
+def whole(name: str, value: Any, *, least: int) -> int:
+    """`value` as an integer of at least `least`, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < least:
+        raise InvalidInput(
+            f"{name} is {value!r}, not a whole number of at least {least}.",
+            hint=f"give {name} as an integer >= {least}",
+        )
+    return int(value)
