@@ -1,0 +1,99 @@
+"""Profiles that are drawn, as in the paper, or measured on public data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from scipy import special
+
+from noisette.errors import InvalidInput
+from noisette.generator import Generator
+from noisette.profiles.base import Profiles, ProfileSet, rank_counts
+from noisette.spec import real, whole
+
+_MOST_VALUES = 200_000_000
+
+
+@dataclass(frozen=True)
+class PaperGaussian(Profiles):
+    """The paper's set: n vectors of iid Gaussian samples, magnitudes below `threshold` set to zero, sorted, unit norm.
+
+    >>> PaperGaussian(n=3).build(10)[0].levels.shape
+    (3, 10)
+    """
+
+    n: int = 1000
+    seed: int = 0
+    threshold: float = 1e-5
+
+    def __post_init__(self) -> None:
+        self._set(
+            n=whole("n", self.n, least=1),
+            seed=whole("seed", self.seed, least=0),
+            threshold=real("threshold", self.threshold),
+        )
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return cls(n=7), cls(n=3, seed=1, threshold=0.5)
+
+    def build(self, dim: int) -> tuple[ProfileSet, ...]:
+        if self.n * dim > _MOST_VALUES:
+            raise InvalidInput(
+                f"{self.n} sampled profiles of {dim} coordinates do not fit into memory.",
+                hint="use HalfNormal(), their limit, or a smaller n",
+            )
+        # the library's own stream: the same profiles for a seed whatever numpy's version
+        u = Generator(self.seed, purpose="profiles").uniforms(self.n * dim).reshape(self.n, dim)
+        magnitudes = np.sort(-special.ndtri(u / 2), axis=1)
+        magnitudes[magnitudes < self.threshold] = 0.0
+        return (ProfileSet.normalized(magnitudes, np.ones(dim, dtype=np.int64)),)
+
+
+@dataclass(frozen=True)
+class Empirical(Profiles):
+    """A measured profile: (level, count) pairs from gradients of PUBLIC or synthetic data.
+
+    >>> profile = Empirical.from_gradients(torch.randn(8, 100), levels=10)
+    >>> profile.build(100)[0].dim
+    100
+    """
+
+    levels: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self._set(
+            levels=tuple(real("level", level) for level in self.levels),
+            counts=tuple(whole("count", count, least=1) for count in self.counts),
+        )
+        ProfileSet(np.array([self.levels]), np.array(self.counts, dtype=np.int64)).within(1.0)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return cls(levels=(0.0, 0.05, 0.3), counts=(20, 25, 5)), cls(levels=(0.14,), counts=(50,))
+
+    @classmethod
+    def from_gradients(cls, rows: torch.Tensor, levels: int = 64) -> Self:
+        """The mean sorted profile of per-example gradients `rows` (B, d), which must not come from private data."""
+        magnitudes = np.sort(rows.detach().double().abs().cpu().numpy(), axis=1)
+        norms = np.linalg.norm(magnitudes, axis=1, keepdims=True)
+        kept = np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)
+        if not kept.any():
+            raise InvalidInput("no gradient is finite and non-zero.", hint="give gradients of a few public examples")
+        mean = np.mean(magnitudes[kept] / norms[kept], axis=0)
+        counts = rank_counts(len(mean), levels)
+        squares = np.add.reduceat(mean * mean, np.cumsum(counts) - counts) / counts
+        built = ProfileSet.normalized(np.sqrt(squares), counts)
+        return cls(tuple(built.levels[0].tolist()), tuple(counts.tolist()))
+
+    def build(self, dim: int) -> tuple[ProfileSet, ...]:
+        if dim != sum(self.counts):
+            raise InvalidInput(
+                f"the profile was measured in {sum(self.counts)} dimensions, the encoder has {dim}.",
+                hint="measure it on the model that will be trained",
+            )
+        return (ProfileSet(np.array([self.levels]), np.array(self.counts, dtype=np.int64)),)
