@@ -20,7 +20,7 @@ class Ranked(SortedProfile):
     """
 
     dim: int | None = None
-    profiles: Profiles = HalfNormal()  # noqa: RUF009 - frozen, so sharing it is safe
+    profiles: Profiles = HalfNormal()
     radius: float = 1.0
     micro_batch: int = 1
 

@@ -123,7 +123,7 @@ def rank_counts(dim: int, levels: int) -> npt.NDArray[np.int64]:
     """Counts of at most `levels` blocks of ranks, ascending: half of them even, half ever finer toward the top rank.
 
     >>> rank_counts(1000, 8).tolist()
-    [250, 250, 250, 200, 40, 8, 1, 1]
+    [250, 250, 250, 187, 47, 12, 3, 1]
     """
     if dim <= levels:
         return np.ones(dim, dtype=np.int64)
