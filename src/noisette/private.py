@@ -26,7 +26,7 @@ class Private:
             raise InvalidInput(
                 f"a private sum has shape {tuple(values.shape)}, not one dimension.", hint="flatten it first"
             )
-        self._values = values.double()
+        self._values = values.detach().double()
 
     @property
     def dim(self) -> int:

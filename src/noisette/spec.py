@@ -77,7 +77,10 @@ def parse(text: str, base: type[S]) -> S:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ParseError(f"{text!r} is not a valid expression.", hint=f"write it like {_example(base)}") from None
-    value = _value(tree.body, text)
+    try:
+        value = _value(tree.body, text)
+    except RecursionError:
+        raise ParseError(f"{text!r} is nested too deeply.", hint=f"write it like {_example(base)}") from None
     if not isinstance(value, base):
         raise ParseError(
             f"{text!r} is not a {base.__name__}.",
@@ -136,6 +139,8 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], text: st
         raise ParseError(f"{name!r} is not known here.", hint=f"did you mean {', '.join(near)}?")
     positional = [_value(arg, text) for arg in args]
     named = {keyword.arg or "**": _value(keyword.value, text) for keyword in keywords}
+    if len(named) < len(keywords):
+        raise ParseError(f"{text!r} gives {name} an argument twice.", hint="leave one of them out")
     signature = inspect.signature(known[name])
     try:
         signature.bind(*positional, **named)
@@ -158,9 +163,13 @@ def _example(base: type[Spec]) -> str:
 
 def real(name: str, value: Any) -> float:
     """`value` as a finite float, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not math.isfinite(value):
-        raise InvalidInput(f"{name} is {value!r}, not a finite number.", hint=f"give {name} as a plain number")
-    return float(value)
+    hint = f"give {name} as a plain number"
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float | Fraction) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        raise InvalidInput(f"{name} is larger than any float.", hint=hint) from None
+    raise InvalidInput(f"{name} is {value!r}, not a finite number.", hint=hint)
 
 
 def positive(name: str, value: Any, *, hint: str = "") -> float:
@@ -169,6 +178,13 @@ def positive(name: str, value: Any, *, hint: str = "") -> float:
     if number <= 0:
         raise InvalidInput(f"{name} is {value!r}, not above 0.", hint=hint or f"give a positive {name}")
     return number
+
+
+def entries(name: str, value: Any) -> tuple[Any, ...]:
+    """`value` as a tuple, or an error that names it."""
+    if not isinstance(value, tuple | list):
+        raise InvalidInput(f"{name} is {value!r}, not a tuple.", hint=f"write {name}=({value!r},)")
+    return tuple(value)
 
 
 def whole(name: str, value: Any, *, least: int) -> int:

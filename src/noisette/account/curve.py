@@ -27,7 +27,7 @@ MOST_LEVELS = 512
 
 _MOST_COMBINATIONS = 1024
 _FINENESS = 20.0  # lattice points for a typical coordinate's loss
-_NODES = (np.arange(4096) + 0.5) / 4096
+_NODES = np.linspace(-12.0, 12.0, 4096)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +144,10 @@ def _reach(noise: Noise, tau: float, mass: float) -> float:
 
 def _loss_spread(noise: Noise, tau: float) -> float:
     """Root mean square of the loss of one coordinate: only the lattice's fineness hangs on it."""
-    x = noise.magnitude(_NODES)
-    loss = np.concatenate([noise.log_prob(x + tau), noise.log_prob(x - tau)]) - np.tile(noise.log_prob(x), 2)
-    return float(np.sqrt(np.mean(np.minimum(np.abs(loss), LARGEST_LOSS) ** 2)))
+    x = noise.known_scale * np.sinh(_NODES)
+    mass = np.exp(noise.log_prob(x)) * np.cosh(_NODES)
+    loss = np.minimum(np.abs(noise.log_prob(x + tau) - noise.log_prob(x)), LARGEST_LOSS)
+    return math.sqrt(float(loss**2 @ mass / mass.sum()))
 
 
 def _from_zero(pmf: Pmf) -> Array:

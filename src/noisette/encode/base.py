@@ -108,6 +108,11 @@ class Encoder(Spec):
         tensor([[3., 4.],
                 [0., 0.]], dtype=torch.float64)
         """
+        self._check(rows)
+        rows = reference.finite_rows(rows)
+        return self._encode(rows) if len(rows) else rows
+
+    def _check(self, rows: torch.Tensor) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.known_dim:
             raise InvalidInput(
                 f"gradients of shape {tuple(rows.shape)} do not fit an encoder of dimension {self.dim}.",
@@ -117,8 +122,6 @@ class Encoder(Spec):
             raise InvalidInput(
                 f"gradients have dtype {rows.dtype}, not a floating-point one.", hint="convert them first"
             )
-        rows = reference.finite_rows(rows)
-        return self._encode(rows) if len(rows) else rows
 
     def encode_sum(self, rows: torch.Tensor, groups: torch.Tensor | None = None) -> Private:
         """The sum of encodings of gradients `rows` (B, d), private.
@@ -140,6 +143,7 @@ class Encoder(Spec):
         return Private(self.encode(rows).sum(dim=0))
 
     def _grouped(self, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+        self._check(rows)
         if groups.shape != rows.shape[:1] or groups.is_floating_point():
             raise InvalidInput(
                 f"groups of shape {tuple(groups.shape)} do not fit.", hint="give one integer for every example"

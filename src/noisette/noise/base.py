@@ -15,7 +15,7 @@ from scipy import integrate
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.spec import Spec, positive
+from noisette.spec import Spec, positive, real
 
 __all__ = ["Array", "Noise"]
 
@@ -42,7 +42,7 @@ class Noise(Spec):
     certified: ClassVar[bool] = False
     rotation_invariant: ClassVar[bool] = False
     cdf_error: ClassVar[float] = 2.0**-50
-    """Relative error of `_sf`, which accounting adds on the safe side."""
+    """Relative error of `_sf` for each unit of 1 + abs(log sf), which accounting adds on the safe side."""
 
     # -- what a leaf must say --------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Noise(Spec):
         [0.3935, 0.0]
         """
         eps = np.asarray(eps, dtype=np.float64)
-        tau = abs(tau) / self.known_scale
+        tau = abs(real("tau", tau)) / self.known_scale
         forward = np.maximum(eps, -eps)  # H_g = 1 - g + g H_{1/g}, for x -> tau - x swaps the pair
         h = self._forward(forward.ravel(), tau).reshape(eps.shape) if tau > 0 else np.zeros_like(eps)
         g = np.exp(np.minimum(eps, 0.0))
@@ -200,10 +200,11 @@ class Noise(Spec):
         with np.errstate(over="ignore", invalid="ignore"):
             inner = self._survival(lo)
             # e^eps times a tail: in logarithms, since either factor alone may leave the range of a float
-            weigh = np.where(inner > 0, np.exp(eps + np.log(np.where(inner > 0, inner, 1.0))), 0.0)
+            log_inner = np.log(np.where(inner > 0, inner, 1.0))
+            weigh = np.where(inner > 0, np.exp(eps + log_inner), 0.0)
             outer = self._survival(hi)
             weigh_hi = np.where(outer > 0, np.exp(eps + np.log(np.where(outer > 0, outer, 1.0))), 0.0)
-            h = shifted - (weigh - weigh_hi) + self.cdf_error * (ceiling + weigh)
+            h = shifted - (weigh - weigh_hi) + self.cdf_error * (ceiling + weigh * (1 - log_inner))
         return np.where(np.isinf(lo), 0.0, np.clip(h, 0.0, ceiling))
 
     def _loss(self, x: Array, tau: float) -> Array:

@@ -41,7 +41,8 @@ class Gaussian(Noise):
         return x
 
     def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
-        return eps / tau + tau / 2, np.full_like(eps, np.inf)
+        with np.errstate(over="ignore"):
+            return eps / tau + tau / 2, np.full_like(eps, np.inf)
 
     def _std(self) -> float:
         return 1.0

@@ -48,7 +48,7 @@ class GeneralizedGaussian(Noise):
         return np.asarray(special.gammainccinv(1 / self.shape, u) ** (1 / self.shape))
 
     def _score(self, x: Array) -> Array:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(x == 0, 0.0, np.sign(x) * self.shape * np.abs(x) ** (self.shape - 1))
 
     def _peak(self, tau: float) -> float:

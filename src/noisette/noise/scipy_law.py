@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,11 @@ from noisette.spec import real
 
 # Symmetric and log-concave, by their closed forms: the likelihood ratio is monotone and epsilon is a bound.
 _REVIEWED = frozenset({"norm", "laplace", "logistic", "hypsecant"})
+
+
+@lru_cache(maxsize=64)
+def _frozen(name: str, shapes: tuple[float, ...]) -> Any:
+    return getattr(stats, name)(*shapes)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -56,10 +62,10 @@ class ScipyNoise(Noise):
 
     @property
     def _law(self) -> Any:
-        return getattr(stats, self.name)(*self.shapes)
+        return _frozen(self.name, self.shapes)
 
     def _check(self) -> None:
-        law = getattr(stats, self.name, None)
+        law = getattr(stats, self.name, None) if isinstance(self.name, str) else None
         if not isinstance(law, stats.rv_continuous):
             raise InvalidInput(
                 f"scipy.stats has no continuous law named {self.name!r}.", hint='write for example ScipyNoise("t", 5)'

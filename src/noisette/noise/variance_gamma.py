@@ -14,8 +14,9 @@ from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
 from noisette.spec import positive
 
-_LAGUERRE = special.roots_laguerre(96)
-_NEAR = 3.0
+_LAGUERRE = special.roots_laguerre(32)
+_NEAR = 8.0
+_FAR = 1e6  # beyond, the tail is zero in float64
 
 
 @dataclass(frozen=True)
@@ -57,35 +58,34 @@ class VarianceGamma(Noise):
 
     def _log_prob(self, x: Array) -> Array:
         nu = self._order
-        y = np.maximum(np.abs(x), 1e-150)  # at zero the density has the limit 2^(nu-1) Gamma(nu)
-        small = y < 1e-6
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            bessel = np.log(special.kve(nu, np.where(small, 1.0, y))) - y + nu * np.log(y)
+        y = np.abs(x)
         at_zero = (nu - 1) * math.log(2) + math.lgamma(nu)
-        if nu < 1:
-            # x^nu K_nu = 2^(nu-1) Gamma(nu) - 2^(-nu-1) Gamma(1-nu)/nu x^(2 nu) + O(x^2)
-            drop = 2.0**-nu * math.gamma(1 - nu) / (2 * nu) * y ** (2 * nu)
-            near = np.log(2.0 ** (nu - 1) * math.gamma(nu) - np.where(small, drop, 0.0))
-        else:
-            near = np.full_like(y, at_zero)
-        return np.asarray(self._log_constant() + np.where(small, near, bessel))
+        # where K overflows, x is so small that the limit at zero, and for nu > 1 its next term, is all there is
+        curvature = y * y / (4 * (nu - 1)) if nu > 1 else 0.0
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            bessel = np.log(special.kve(nu, y)) - y + nu * np.log(y)
+            asymptotic = 0.5 * np.log(np.pi / 2 / y) - y + nu * np.log(y) + (4 * nu * nu - 1) / (8 * y)
+            body = np.where(y > _FAR, asymptotic, np.where(np.isfinite(bessel), bessel, at_zero - curvature))
+        return np.asarray(self._log_constant() + body)
 
     def _sf(self, x: Array) -> Array:
         nu = self._order
-        near = np.minimum(x, _NEAR)
+        near = np.clip(x, 1e-300, _NEAR)
         # integral_0^x t^nu K_nu(t) dt in Struve functions; beyond _NEAR a Gauss-Laguerre rule keeps relative accuracy
-        struve = near * (
-            special.kv(nu, np.maximum(near, 1e-300)) * special.modstruve(nu - 1, near)
-            + special.kv(nu - 1, np.maximum(near, 1e-300)) * special.modstruve(nu, near)
-        )
-        inner = 0.5 - 0.5 * np.where(near < 1e-9, 0.0, struve)
-        inner = np.where(near < 1e-9, 0.5 - near * np.exp(self._log_prob(np.zeros_like(near))), inner)
+        with np.errstate(over="ignore", invalid="ignore"):
+            struve = near * (
+                special.kv(nu, near) * special.modstruve(nu - 1, near)
+                + special.kv(nu - 1, near) * special.modstruve(nu, near)
+            )
+        # where K overflows the density is flat
+        body = np.where(np.isfinite(struve), struve, 2 * near * np.exp(self._log_prob(np.zeros_like(near))))
         nodes, weights = _LAGUERRE
-        y = np.maximum(x, _NEAR)[..., None] + nodes
+        start = np.clip(x, _NEAR, _FAR)
+        y = start[..., None] + nodes
         scaled = special.kve(nu, y) * np.exp(nu * np.log(y)) @ weights
         with np.errstate(under="ignore"):
-            outer = np.exp(self._log_constant() - np.maximum(x, _NEAR)) * scaled
-        return np.asarray(np.where(x < _NEAR, inner, outer))
+            outer = np.exp(self._log_constant() - start + np.log(scaled))
+        return np.asarray(np.where(x < _NEAR, 0.5 - 0.5 * body, outer))
 
     def _magnitude(self, u: Array) -> Array:
         """By bisection on `_sf`: only profiles and tests need it; sampling is exact without."""
@@ -102,8 +102,14 @@ class VarianceGamma(Noise):
         return np.asarray(-signs * special.ndtri(u / 2) * np.sqrt(variance))
 
     def _score(self, x: Array) -> Array:
-        y = np.maximum(np.abs(x), 1e-12)
-        return np.asarray(np.sign(x) * special.kve(self._order - 1, y) / special.kve(self._order, y))
+        nu = self._order
+        y = np.maximum(np.abs(x), 1e-300)
+        with np.errstate(invalid="ignore"):
+            ratio = special.kve(nu - 1, y) / special.kve(nu, y)
+        return np.asarray(np.sign(x) * np.where(np.isfinite(ratio), ratio, y / (2 * max(nu - 1, 0.5))))
+
+    def _far(self, tau: float) -> float:
+        return tau + 690.0
 
     def _peak(self, tau: float) -> float:
         return math.inf if self.shape >= 1 else tau

@@ -54,10 +54,12 @@ class ProfileSet:
             raise InvalidInput(
                 "a profile's levels are not finite, non-negative and ascending.", hint="sort magnitudes first"
             )
-        squares = (levels * levels) @ counts.astype(np.float64)
+        # of level / largest, so that nothing under- or overflows
+        largest = np.maximum(levels.max(axis=1), np.finfo(np.float64).tiny)
+        squares = (levels / largest[:, None]) ** 2 @ counts.astype(np.float64)
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "counts", counts.astype(np.int64))
-        object.__setattr__(self, "norms", np.sqrt(squares) * (1 + _rounding(counts.size)))
+        object.__setattr__(self, "norms", largest * np.sqrt(squares) * (1 + _rounding(counts.size)))
 
     @classmethod
     def normalized(cls, magnitudes: npt.ArrayLike, counts: npt.ArrayLike, share: float = 1.0) -> Self:

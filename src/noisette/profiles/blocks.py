@@ -9,7 +9,7 @@ from typing import Self
 from noisette.errors import InvalidInput
 from noisette.profiles.base import Profiles, ProfileSet
 from noisette.profiles.quantiles import HalfNormal, Tails
-from noisette.spec import positive, whole
+from noisette.spec import entries, positive, whole
 
 _SLACK = 2.0**-48  # keeps the sum of squared norms below 1 through the rounding of every share
 
@@ -30,11 +30,15 @@ class Blocks(Profiles):
     profiles: Profiles = HalfNormal()
 
     def __post_init__(self) -> None:
-        self._set(dims=tuple(whole("block dim", dim, least=1) for dim in self.dims))
+        self._set(dims=tuple(whole("block dim", dim, least=1) for dim in entries("dims", self.dims)))
+        if not isinstance(self.profiles, Profiles):
+            raise InvalidInput(
+                f"profiles is {self.profiles!r}, not a profile family.", hint="write for example HalfNormal()"
+            )
         if not self.dims:
             raise InvalidInput("dims is empty.", hint="give the number of coordinates of each block")
         if self.shares is not None:
-            self._set(shares=tuple(positive("share", share) for share in self.shares))
+            self._set(shares=tuple(positive("share", share) for share in entries("shares", self.shares)))
             if len(self.shares) != len(self.dims) or math.fsum(self.shares) > 1:
                 raise InvalidInput(
                     f"shares {self.shares} are not one for each block with a sum of at most 1.",

@@ -12,7 +12,7 @@ from scipy import special
 from noisette.errors import InvalidInput
 from noisette.noise import GeneralizedGaussian, Laplace, Noise, StudentT
 from noisette.profiles.base import Array, Profiles, ProfileSet, rank_counts
-from noisette.spec import positive, whole
+from noisette.spec import entries, positive, whole
 
 
 class _FromQuantiles(Profiles):
@@ -118,6 +118,7 @@ class Tails(_FromQuantiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._set(shapes=entries("shapes", self.shapes))
         if not self.shapes:
             raise InvalidInput("shapes is empty.", hint="give at least one, like (2.0, 1.0)")
         self._set(shapes=tuple(positive("shape", shape) for shape in self.shapes))

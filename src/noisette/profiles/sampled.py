@@ -12,7 +12,7 @@ from scipy import special
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.profiles.base import Profiles, ProfileSet, rank_counts
-from noisette.spec import real, whole
+from noisette.spec import entries, real, whole
 
 _MOST_VALUES = 200_000_000
 
@@ -67,8 +67,8 @@ class Empirical(Profiles):
 
     def __post_init__(self) -> None:
         self._set(
-            levels=tuple(real("level", level) for level in self.levels),
-            counts=tuple(whole("count", count, least=1) for count in self.counts),
+            levels=tuple(real("level", level) for level in entries("levels", self.levels)),
+            counts=tuple(whole("count", count, least=1) for count in entries("counts", self.counts)),
         )
         ProfileSet(np.array([self.levels]), np.array(self.counts, dtype=np.int64)).within(1.0)
 

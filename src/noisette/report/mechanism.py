@@ -111,7 +111,7 @@ def _draw_curves(ax: Axes, laws: Sequence[Noise], tau: float) -> None:
             label=name.removesuffix("()"),
         )
     ax.set(yscale="log", xlim=(0, 4), xlabel="epsilon", ylabel="delta")
-    ax.set_ylim(1e-5, 1.0)
+    ax.set_ylim(1e-5, 4.0)
     ax.set_title(f"Hiding a shift of {tau:g} in one coordinate", fontsize=11, color=INK, loc="left")
     _legend(ax, "upper right")
     note = "every law at\nFisher information 1"

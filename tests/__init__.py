@@ -1,0 +1,1 @@
+"""Tests of noisette; the folders mirror the package."""
