@@ -1,1 +1,7 @@
 """Accounting: from a frozen `Mechanism` to a certified epsilon. Knows nothing of training, denoising or audits."""
+
+from noisette.account.accountant import ACCOUNTANTS, guarantee
+from noisette.account.calibrate import calibrate
+from noisette.account.tradeoff import Tradeoff, tradeoff
+
+__all__ = ["ACCOUNTANTS", "Tradeoff", "calibrate", "guarantee", "tradeoff"]

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from noisette.account.lattice import LARGEST_LOSS, Array, Pmf, compose, connect_dots
+from noisette.account.lattice import LARGEST_LOSS, Array, Pmf, compose, connect_dots, excess
 from noisette.encode import Encoder, Image
 from noisette.noise import Noise
 from noisette.profiles import ProfileSet
@@ -32,21 +32,15 @@ _NODES = np.linspace(-12.0, 12.0, 4096)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """An upper bound on H_{e^eps} of one step without sampling, for any eps, in both directions.
+    """An upper bound on H_{e^eps} of one step without sampling, the same in both directions.
 
-    `forward` holds for eps >= 0. `reach` is an eps beyond which it is below every delta of interest; `basis` says how
-    the image was bounded.
+    `forward` holds for eps >= 0. Beyond `reach` it is below every delta of interest; `basis` says how the image was
+    bounded.
     """
 
     forward: Callable[[Array], Array]
     reach: float
     basis: str
-
-    def __call__(self, eps: Array) -> Array:
-        """H at `eps`; negative eps by H_g = 1 - g + g H_{1/g}, since the pair is symmetric."""
-        h = self.forward(np.abs(eps))
-        g = np.exp(np.minimum(eps, 0.0))
-        return np.asarray(np.minimum(np.where(eps < 0, -np.expm1(np.minimum(eps, 0.0)) + g * h, h), 1.0))
 
 
 @lru_cache(maxsize=32)
@@ -54,7 +48,7 @@ def step_curve(encoder: Encoder, noise: Noise) -> Curve:
     """The curve of one step of an encoder and a noise, before sampling.
 
     >>> from noisette import L2, Gaussian
-    >>> float(step_curve(L2(dim=9), Gaussian(scale=1.0))(np.array(0.0)).round(4))
+    >>> float(step_curve(L2(dim=9), Gaussian(scale=1.0)).forward(np.array(0.0)).round(4))
     0.3829
     """
     image = encoder.image
@@ -77,14 +71,19 @@ def _product(noise: Noise, levels: Array, counts: npt.NDArray[np.int64], basis: 
     total = math.sqrt(float((counts @ spreads**2).max()))
     reaches = [_reach(noise, level, 1e-17 / coordinates) for level in levels]
     step = max(total / max(_FINENESS * math.sqrt(coordinates), 2000.0), max(reaches) / 2**20)
-    parts = [
-        connect_dots(lambda eps, tau=level: noise.hockey_stick(eps, tau), step, reach)  # type: ignore[misc]
-        for level, reach in zip(levels, reaches, strict=True)
-    ]
+    parts = [_part(noise, level, step, reach) for level, reach in zip(levels, reaches, strict=True)]
     best = np.zeros(1)
     for pmf in compose(parts, counts):
-        best = _pointwise_maximum(best, _from_zero(pmf))
+        best = _pointwise_maximum(best, pmf.deltas())
     return Curve(_interpolated(best, step), step * (len(best) - 1), basis)
+
+
+def _part(noise: Noise, level: float, step: float, reach: float) -> Pmf:
+    def curve(eps: Array) -> Array:
+        half = noise.hockey_stick(eps[len(eps) // 2 :], level)  # the other half of the lattice is its mirror image
+        return excess(lambda _: np.concatenate([half[:0:-1], half]), eps)
+
+    return connect_dots(curve, step, reach)
 
 
 def levels_and_counts(image: Image, most: int = MOST_LEVELS) -> tuple[Array, npt.NDArray[np.int64], str]:
@@ -107,19 +106,24 @@ def levels_and_counts(image: Image, most: int = MOST_LEVELS) -> tuple[Array, npt
 
 
 def _common_levels(blocks: tuple[ProfileSet, ...], most: int) -> Array:
-    distinct = np.unique(np.concatenate([np.unique(block.levels) for block in blocks]))
-    if len(distinct) <= most:
+    values = np.concatenate([block.levels[:: _stride(block)].ravel() for block in blocks])
+    weights = np.concatenate([np.tile(block.counts, len(block.levels[:: _stride(block)])) for block in blocks])
+    distinct = np.unique(values)
+    if distinct.size <= most and all(_stride(block) == 1 for block in blocks):
         return distinct
     # Rounding a level x up by a cell of width w costs about x w in squared norm. For a given number of cells the sum
     # is least with widths proportional to (density * x)^(-1/2).
-    values = np.concatenate([block.levels.ravel() for block in blocks])
-    weights = np.concatenate([np.tile(block.counts / len(block), len(block)) for block in blocks])
     density, edges = np.histogram(values, bins=4096, weights=weights)
     middle = (edges[1:] + edges[:-1]) / 2
     share = np.cumsum(np.sqrt(density * middle) + 1e-9)
-    targets = np.linspace(0, share[-1], most + 1)[1:]
+    targets = np.linspace(0, share[-1], most)[1:]
     grid = edges[1:][np.minimum(np.searchsorted(share, targets), len(middle) - 1)]
-    return np.unique(np.append(grid, values.max()))
+    return np.unique(np.append(grid, [block.levels.max() for block in blocks]))
+
+
+def _stride(block: ProfileSet) -> int:
+    """Looking at one profile in so many is enough to place levels; all of them are counted."""
+    return 1 + block.levels.size // 1_000_000
 
 
 def _count_table(block: ProfileSet, levels: Array) -> npt.NDArray[np.int64]:
@@ -133,13 +137,9 @@ def _count_table(block: ProfileSet, levels: Array) -> npt.NDArray[np.int64]:
 
 def _reach(noise: Noise, tau: float, mass: float) -> float:
     """An eps beyond which the one-dimensional H is at most `mass`."""
-    low, high = 0.0, 1e-6
-    while high < LARGEST_LOSS and float(noise.hockey_stick(high, tau)) > mass:
-        low, high = high, 2 * high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(noise.hockey_stick(middle, tau)) > mass else (low, middle)
-    return min(high, LARGEST_LOSS)
+    grid = np.geomspace(1e-7, LARGEST_LOSS, 240)
+    small = np.flatnonzero(noise.hockey_stick(grid, tau) <= mass)
+    return float(grid[small[0]]) if small.size else LARGEST_LOSS
 
 
 def _loss_spread(noise: Noise, tau: float) -> float:
@@ -148,19 +148,6 @@ def _loss_spread(noise: Noise, tau: float) -> float:
     mass = np.exp(noise.log_prob(x)) * np.cosh(_NODES)
     loss = np.minimum(np.abs(noise.log_prob(x + tau) - noise.log_prob(x)), LARGEST_LOSS)
     return math.sqrt(float(loss**2 @ mass / mass.sum()))
-
-
-def _from_zero(pmf: Pmf) -> Array:
-    """H at 0, step, 2 step, ... of a distribution."""
-    deltas = pmf.deltas()
-    if pmf.lower >= 0:  # all losses are above zero: H at lower points follows from the formula itself
-        below = pmf.step * np.arange(pmf.lower)
-        return np.concatenate([[_delta(pmf, eps) for eps in below], deltas])
-    return deltas[-pmf.lower :] if len(deltas) > -pmf.lower else np.array([pmf.infinity])
-
-
-def _delta(pmf: Pmf, eps: float) -> float:
-    return pmf.infinity + float(-np.expm1(eps - pmf.losses) @ pmf.probs)
 
 
 def _pointwise_maximum(a: Array, b: Array) -> Array:

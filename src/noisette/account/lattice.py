@@ -1,9 +1,10 @@
 """Privacy losses on a lattice: discretised by connecting the dots, composed exactly up to a stated error.
 
-dp_accounting turns a curve into a pessimistic probability mass function and reads epsilons off the result. Its
-compositions multiply one distribution with itself; ours must multiply dozens of levels with counts in the millions,
-so `compose` is written here: one product of characteristic functions for all of them, with every error (tails,
-rounding) put on the mass at infinity, where it can only make epsilon larger.
+The method is dp_accounting's, and so is what reads epsilons off the result. Two parts are written here, because ten
+million coordinates or steps leave no room for rounding. `connect_dots` works on the excess of a curve over that of
+two equal laws, which is small and accurate where the curve itself is near 1. `compose` multiplies the characteristic
+functions of many different distributions at once, with every error (tails, rounding) put on the mass at infinity,
+where it can only make epsilon larger.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from scipy import fft, special
 
-__all__ = ["Array", "Pmf", "compose", "connect_dots"]
+__all__ = ["LARGEST_LOSS", "Array", "Pmf", "compose", "connect_dots", "excess"]
 
 Array = npt.NDArray[np.float64]
 
@@ -26,7 +27,10 @@ LARGEST_LOSS = 600.0
 
 _UNIT = 2.0**-53
 _NEGLIGIBLE = -60.0  # log of a Fourier coefficient that cannot matter
-_MOST_TABLE = 40_000_000
+_MOST_TABLE = 20_000_000
+_MOST_GROUPS = 64
+_MOST_PARTS = 16
+_MOST_DIRECT = 30_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +45,7 @@ class Pmf:
     @property
     def losses(self) -> Array:
         """The losses that carry mass, ascending."""
-        return self.step * np.arange(self.lower, self.lower + len(self.probs))
+        return np.asarray(self.step * np.arange(self.lower, self.lower + len(self.probs)))
 
     @property
     def spread(self) -> float:
@@ -50,39 +54,40 @@ class Pmf:
         return math.sqrt(max(float((self.losses - mean) ** 2 @ self.probs), 0.0))
 
     def deltas(self) -> Array:
-        """H at every loss of the lattice: sum of p (1 - e^(eps - loss)) over the losses above eps."""
-        above = np.cumsum(self.probs[::-1])[::-1] - self.probs
-        # sum over i > j of p_i e^(x_j - x_i), by the same suffix sum with weights kept in range block by block
-        weighted = _discounted_suffix(self.probs, math.exp(-self.step))
-        return np.asarray(np.clip(above - weighted, 0.0, None) + self.infinity)
+        """H at 0, step, 2 step, ... up to the largest loss: the sum of p (1 - e^(eps - loss)) over the losses above."""
+        probs = self.probs[max(0, -self.lower) :] if self.lower < 0 else np.append(np.zeros(self.lower), self.probs)
+        losses = self.step * np.arange(len(probs))
+        above = np.cumsum(probs[::-1])[::-1] - probs
+        weighed = probs * np.exp(-losses)
+        below = np.exp(losses) * (np.cumsum(weighed[::-1])[::-1] - weighed)
+        return np.append(np.clip(above - below, 0.0, None), 0.0) + self.infinity
 
     def to_dp_accounting(self) -> pld_pmf.DensePLDPmf:
         """The same distribution as an object of dp_accounting."""
         return pld_pmf.DensePLDPmf(self.step, self.lower, self.probs, min(self.infinity, 1.0), True)
 
 
-def _discounted_suffix(probs: Array, discount: float) -> Array:
-    """sum over i > j of probs[i] * discount**(i - j), for every j, without overflow."""
-    out = np.empty_like(probs)
-    block = max(1, int(500.0 / -math.log(discount))) if discount < 1 else len(probs)
-    carry = 0.0  # the sum at the first index of the block that follows, its own term included
-    for start in range(((len(probs) - 1) // block) * block, -1, -block):
-        part = probs[start : start + block]
-        k = np.arange(len(part))
-        inner = np.cumsum((part * discount**k)[::-1])[::-1] - part * discount**k
-        out[start : start + block] = inner / discount**k + carry * discount ** (len(part) - k)
-        carry = part[0] + out[start]
-    return out
+def excess(forward: Callable[[Array], Array], eps: Array) -> Array:
+    """H_{e^eps} - max(1 - e^eps, 0) of a symmetric pair, from its H at |eps|: H_g = 1 - g + g H_{1/g}."""
+    return np.asarray(np.exp(np.minimum(eps, 0.0)) * forward(np.abs(eps)))
 
 
 def connect_dots(curve: Callable[[Array], Array], step: float, reach: float) -> Pmf:
-    """The pessimistic distribution on multiples of `step` in [-reach, reach] whose H equals `curve` there."""
+    """The pessimistic distribution on multiples of `step` in [-reach, reach] whose H has the excess `curve` there.
+
+    Between lattice points H is linear in e^eps, a chord above the true, convex curve. The curve of two equal laws,
+    max(1 - e^eps, 0), has all its mass at 0; what is left is small, so that its second differences are accurate.
+    """
     top = max(1, math.ceil(reach / step))
-    deltas = curve(step * np.arange(-top, top + 1))
-    # the least non-increasing curve above: rounding may have left a ripple
-    deltas = np.maximum.accumulate(np.clip(deltas, 0.0, 1.0)[::-1])[::-1]
-    dense = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -top, top, deltas).to_dense_pmf()
-    return Pmf(step, dense._lower_loss, np.asarray(dense._probs), float(dense._infinity_mass))
+    values = curve(np.asarray(step * np.arange(-top, top + 1)))
+    rises, growth = np.diff(values), math.expm1(step)
+    probs = np.empty_like(values)
+    probs[1:-1] = (rises[1:] - math.exp(step) * rises[:-1]) / growth
+    probs[0] = rises[0] / growth - values[0]
+    probs[-1] = rises[-1] / math.expm1(-step)
+    probs[top] += 1.0
+    # rounding may leave a ripple below zero; adding mass can only raise H
+    return Pmf(step, -top, np.maximum(probs, 0.0), float(values[-1]))
 
 
 def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e-15) -> Iterator[Pmf]:
@@ -93,16 +98,26 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     """
     step = parts[0].step
     lower, upper, beyond = _window(parts, counts, tail)
+    if lower > upper:  # no mass at losses that floats can hold
+        yield from (Pmf(step, 0, np.zeros(1), 1.0) for _ in counts)
+        return
     size = fft.next_fast_len(max(upper - lower + 1, *(len(part.probs) for part in parts)), real=True)
-    chosen = _frequencies(parts, counts.min(axis=0), size)
-    logs = np.stack([_log_characteristic(part, chosen, size) for part in parts])
+    chosen = _frequencies(parts, counts, size)
+    direct = len(chosen) * sum(int(np.count_nonzero(part.probs)) for part in parts) <= _MOST_DIRECT
+    logs = np.stack(
+        [_log_characteristic(part, chosen, size) if direct else _log_fourier(part, chosen, size) for part in parts]
+    )
+    # What a fast transform loses on each part; a direct sum loses nothing that matters.
+    losses = np.zeros(len(parts)) if direct else np.array([_fourier_error(part, size) for part in parts])
     certain = np.array([math.log1p(-part.infinity) if part.infinity < 1 else -math.inf for part in parts])
     for row in counts:
         used = row > 0
         spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
         spectrum[chosen] = np.exp(row[used] @ logs[used])
         probs = np.roll(fft.irfft(spectrum, size), -lower)[: upper - lower + 1]
-        rounding = math.sqrt(size) * (math.log2(size) + 8) * _UNIT * float(np.linalg.norm(probs))
+        rounding = math.sqrt(size) * (
+            float(row @ losses) + (math.log2(size) + 8) * _UNIT * float(np.linalg.norm(probs))
+        )
         lost = -math.expm1(float(row[used] @ certain[used]))
         yield Pmf(step, lower, np.maximum(probs, 0.0), lost + beyond + rounding)
 
@@ -131,26 +146,30 @@ def _window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float) ->
 
 
 def _log_moments(part: Pmf, orders: Array) -> Array:
-    """log E e^(order * loss) over the finite losses, for each order."""
+    """Log E e^(order * loss) over the finite losses, for each order."""
     used = part.probs > 0
     exponents = np.multiply.outer(orders, part.losses[used]) + np.log(part.probs[used])
     return np.asarray(special.logsumexp(exponents, axis=1))
 
 
-def _frequencies(parts: Sequence[Pmf], least: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Indices of the Fourier coefficients that can matter in any row, given each part's least count."""
-    total = np.zeros(size // 2 + 1)
-    for part, count in zip(parts, least, strict=True):
-        if count:
-            padded = np.zeros(size)
-            padded[: len(part.probs)] = part.probs
-            with np.errstate(divide="ignore"):
-                total += count * np.log(np.abs(fft.rfft(padded)))
-    return np.flatnonzero(total > _NEGLIGIBLE)
+def _frequencies(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """Indices of the Fourier coefficients that can matter in any row.
+
+    A factor's modulus is at most 1, so a group of rows is bounded by its least counts.
+    """
+    least = np.array([group.min(axis=0) for group in np.array_split(counts, min(len(counts), _MOST_GROUPS))])
+    totals = np.zeros((len(least), size // 2 + 1))
+    for start in range(0, len(parts), _MOST_PARTS):
+        padded = np.zeros((len(parts[start : start + _MOST_PARTS]), size))
+        for row, part in zip(padded, parts[start:], strict=False):
+            row[: len(part.probs)] = part.probs
+        moduli = np.log(np.maximum(np.abs(fft.rfft(padded)), 1e-300))
+        totals += least[:, start : start + _MOST_PARTS].astype(np.float64) @ moduli
+    return np.flatnonzero(totals.max(axis=0) > _NEGLIGIBLE)
 
 
 def _log_characteristic(part: Pmf, chosen: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.complex128]:
-    """log of sum p e^(-i theta x) at the chosen frequencies, accurate where it is small."""
+    """Log of sum p e^(-i theta x) at the chosen frequencies, accurate where it is small."""
     index = part.lower + np.flatnonzero(part.probs)
     probs = part.probs[part.probs > 0]
     excess = math.fsum([*probs.tolist(), -1.0])
@@ -161,6 +180,20 @@ def _log_characteristic(part: Pmf, chosen: npt.NDArray[np.int64], size: int) -> 
         half = (np.pi / size) * turns
         real[start : start + chunk] = excess - 2 * np.sin(half) ** 2 @ probs
         imag[start : start + chunk] = -(np.sin(2 * half) @ probs)
-    with np.errstate(divide="ignore"):
-        size_log = 0.5 * np.log1p(np.maximum(2 * real + real * real + imag * imag, -1.0))
+    square = 2 * real + real * real + imag * imag  # |phi|^2 - 1, which a small |phi| must not be taken from
+    modulus = np.maximum(np.hypot(1 + real, imag), 1e-300)
+    size_log = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), np.log(modulus))
     return np.asarray(size_log + 1j * np.arctan2(imag, 1 + real))
+
+
+def _log_fourier(part: Pmf, chosen: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.complex128]:
+    """The same by a fast transform: for spectra too wide to sum directly, whose counts are never large."""
+    padded = np.zeros(size)
+    padded[: len(part.probs)] = part.probs
+    values = fft.rfft(padded)[chosen]
+    turn = -2j * np.pi / size * (part.lower * chosen % size)
+    return np.asarray(np.log(np.maximum(np.abs(values), 1e-300)) + 1j * np.angle(values) + turn)
+
+
+def _fourier_error(part: Pmf, size: int) -> float:
+    return 8 * _UNIT * math.sqrt(math.log2(size)) * float(np.linalg.norm(part.probs))

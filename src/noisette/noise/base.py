@@ -102,6 +102,10 @@ class Noise(Spec):
         reach = float(self._magnitude(np.array(1e-280)))
         return tau + (reach if 0 < reach < 1e100 else 1e100)  # some of scipy's inverses give up that far out
 
+    def _log_moments(self, orders: Array, tau: float) -> Array | None:  # noqa: ARG002 - leaves use them
+        """Closed form of log E_k(tau) of the standard law for each order k, E_k = E[(z(x - tau) / z(x))^k]; or None."""
+        return None
+
     def _std(self) -> float:
         return math.sqrt(self._expect(lambda x: x * x))
 
@@ -193,6 +197,15 @@ class Noise(Spec):
         g = np.exp(np.minimum(eps, 0.0))
         return np.asarray(np.minimum(np.where(eps < 0, 1 - g + g * h, h), 1.0))
 
+    def log_moments(self, orders: npt.ArrayLike, tau: float) -> Array | None:
+        """Log of E_k(tau) = integral of z(x - tau)^k z(x)^(1-k) dx for each order k; None without a closed form.
+
+        >>> from noisette import Gaussian
+        >>> Gaussian(scale=1.0).log_moments([2, 3], tau=1.0).tolist()
+        [1.0, 3.0]
+        """
+        return self._log_moments(np.asarray(orders, dtype=np.float64), abs(tau) / self.known_scale)
+
     def _forward(self, eps: Array, tau: float) -> Array:
         lo, hi = self._region(eps, tau)
         shifted = self._survival(lo - tau) - self._survival(hi - tau)
@@ -204,7 +217,9 @@ class Noise(Spec):
             weigh = np.where(inner > 0, np.exp(eps + log_inner), 0.0)
             outer = self._survival(hi)
             weigh_hi = np.where(outer > 0, np.exp(eps + np.log(np.where(outer > 0, outer, 1.0))), 0.0)
-            h = shifted - (weigh - weigh_hi) + self.cdf_error * (ceiling + weigh * (1 - log_inner))
+            margin = ceiling + weigh * (1 - log_inner)  # at lo; what is evaluated at hi is never larger
+            h = shifted - (weigh - weigh_hi) + 2 * self.cdf_error * margin
+        h = np.where(np.isnan(h), ceiling, h)  # both terms overflow: the ceiling is always a bound
         return np.where(np.isinf(lo), 0.0, np.clip(h, 0.0, ceiling))
 
     def _loss(self, x: Array, tau: float) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from scipy import special
 
 from noisette.noise.base import Array, Noise
 from noisette.noise.regions import quadratic
@@ -41,6 +42,17 @@ class Cauchy(Noise):
 
     def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return quadratic(eps, tau, df=1.0)
+
+    def _log_moments(self, orders: Array, tau: float) -> Array | None:
+        # the Legendre polynomial P_{k-1}(1 + tau^2/2) as its series about 1, all of whose terms are positive
+        n = (orders - 1)[:, None]
+        j = np.arange(1, max(2, int(orders.max())))
+        valid = j <= n
+        gammas = (
+            special.gammaln(n + j + 1) - special.gammaln(np.where(valid, n - j, 0) + 1) - 2 * special.gammaln(j + 1)
+        )
+        terms = np.where(valid, gammas + j * (2 * math.log(tau) - math.log(4)), -np.inf)
+        return np.asarray(np.logaddexp(0.0, special.logsumexp(terms, axis=1)))
 
     def _std(self) -> float:
         return math.inf

@@ -44,6 +44,9 @@ class Gaussian(Noise):
         with np.errstate(over="ignore"):
             return eps / tau + tau / 2, np.full_like(eps, np.inf)
 
+    def _log_moments(self, orders: Array, tau: float) -> Array | None:
+        return orders * (orders - 1) * tau * tau / 2
+
     def _std(self) -> float:
         return 1.0
 

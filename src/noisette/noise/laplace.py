@@ -41,6 +41,14 @@ class Laplace(Noise):
     def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return np.where(eps < tau, (eps + tau) / 2, np.inf), np.full_like(eps, np.inf)
 
+    def _log_moments(self, orders: Array, tau: float) -> Array | None:
+        # k/(2k-1) e^((k-1) tau) + (k-1)/(2k-1) e^(-k tau), less 1 and factored by the larger exponential
+        up, down = orders / (2 * orders - 1), (orders - 1) / (2 * orders - 1)
+        small = np.minimum((orders - 1) * tau, 1.0)
+        near = np.log1p(up * np.expm1(small) + down * np.expm1(-orders * tau))
+        far = (orders - 1) * tau + np.log(up + down * np.exp(-(2 * orders - 1) * tau))
+        return np.where((orders - 1) * tau < 1, near, far)
+
     def _std(self) -> float:
         return math.sqrt(2)
 

@@ -18,7 +18,7 @@ def quadratic(eps: Array, tau: float, df: float) -> tuple[Array, Array]:
     root = tau * tau / 4 - t * t * constant
     inside = root > 0
     half = tau / 2 + np.sqrt(np.where(inside, root, 0.0))
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         lo, hi = tau / 2 + t * constant / half, tau / 2 + half / t
     return np.where(inside, lo, np.inf), np.where(inside, hi, np.inf)
 

@@ -84,7 +84,10 @@ class ScipyNoise(Noise):
         grid = np.asarray(frozen.isf(u))
         if not np.all(np.isfinite(grid)):
             raise self._refusal("its parameters are not valid")
-        density, mirrored = frozen.pdf(grid), frozen.pdf(-grid)
+        with np.errstate(all="ignore"):
+            density, mirrored = frozen.pdf(grid), frozen.pdf(-grid)
+        if not np.all(np.isfinite(density)):
+            raise self._refusal("its density is infinite at 0")
         if not np.allclose(density, mirrored, rtol=1e-7, atol=0):
             raise self._refusal("it is not symmetric about 0")
         if np.any(np.diff(density) < -1e-9 * density[:-1]):
