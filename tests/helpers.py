@@ -15,7 +15,7 @@ from noisette.profiles import ProfileSet
 
 
 @contextmanager
-def refused(kind: type[NoisetteError] = NoisetteError, match: str = "") -> Iterator[None]:
+def refused(kind: type[NoisetteError] = NoisetteError, match: str | None = None) -> Iterator[None]:
     """The block raises `kind` with a message of one sentence, a blank line and a hint."""
     with pytest.raises(kind, match=match) as caught:
         yield

@@ -1,5 +1,6 @@
 """noisette: train PyTorch models with differential privacy, with any noise and a certified epsilon."""
 
+from noisette.account import Ledger, Tradeoff, calibrate, compare, guarantee, tradeoff
 from noisette.encode import L2, Encoder, Ranked, Snap
 from noisette.generator import Generator
 from noisette.mechanism import Guarantee, Mechanism
@@ -34,6 +35,7 @@ __all__ = [
     "Guarantee",
     "HalfNormal",
     "Laplace",
+    "Ledger",
     "Logistic",
     "Mechanism",
     "Noise",
@@ -49,7 +51,12 @@ __all__ = [
     "Snap",
     "StudentT",
     "Tails",
+    "Tradeoff",
     "VarianceGamma",
+    "calibrate",
+    "compare",
+    "guarantee",
     "parse",
     "release",
+    "tradeoff",
 ]

@@ -96,8 +96,8 @@ def parse_number(text: str) -> float:
     0.004266666666666667
     """
     try:
-        numerator, _, denominator = text.partition("/")
-        return float(numerator) / float(denominator) if denominator else float(numerator)
+        numerator, slash, denominator = text.partition("/")
+        return float(numerator) / float(denominator) if slash else float(numerator)
     except (ValueError, ZeroDivisionError):
         raise ParseError(f"{text!r} is not a number.", hint="write 0.01 or a fraction like 256/60000") from None
 

@@ -43,12 +43,16 @@ def ks_distance(draws: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], stri
     return best
 
 
+def ks_rejects(noise: Noise, draws: np.ndarray) -> bool:
+    return stats.kstwo.sf(ks_distance(draws, noise.cdf), len(draws)) < LEVEL
+
+
 def _tests(noise: Noise, draws: np.ndarray) -> Iterator[tuple[str, bool]]:
     n = len(draws)
     if not np.all(np.isfinite(draws)):
         yield "not finite", True
         return
-    yield "ks", stats.kstwo.sf(ks_distance(draws, noise.cdf), n) < LEVEL
+    yield "ks", ks_rejects(noise, draws)
 
     for u in (0.5, 1e-2, 1e-3, 1e-4, 1e-5):
         beyond = np.abs(draws) > noise.magnitude(u)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from noisette import Encoder, Ranked
+from noisette import L2, Encoder, Ranked
 from noisette._kernels import reference
 from noisette.encode.base import Image
 from noisette.spec import registered
@@ -80,8 +80,6 @@ def test_unsanitised_rows_are_caught(spoilt: Callable) -> None:
 
 
 def test_a_clip_that_overflows_is_caught(spoilt: Callable) -> None:
-    from noisette import L2
-
     spoilt("clip_norm", lambda _, rows, radius: rows * (radius / rows.norm(dim=1, keepdim=True)).clamp(max=1))
     with pytest.raises(AssertionError):
         check_image(L2(dim=50))

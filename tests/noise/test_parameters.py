@@ -41,7 +41,7 @@ def test_numbers_become_floats() -> None:
 
 
 def test_certified_laws() -> None:
-    """A guarantee is a bound for these; ScipyNoise decides by name. Only the Gaussian knows its worst case in a ball."""
+    """A guarantee is a bound for these; ScipyNoise decides by name. A ball is for the Gaussian only."""
     laws = registered(Noise)
     ours = {"Cauchy", "Gaussian", "GeneralizedGaussian", "Laplace", "Logistic", "Sech", "StudentT", "VarianceGamma"}
     assert all(laws[name].certified for name in ours)

@@ -10,7 +10,9 @@ from noisette import Cauchy, Logistic, Noise, Sech, StudentT
 EPS = np.array([0.0, 1e-12, 0.01, 0.3, 1.0, 2.5])
 
 
-@pytest.mark.parametrize("noise", [Cauchy(1.0), StudentT(9, 1.0), StudentT(1.5, 1.0), Sech(1.0), Logistic(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "noise", [Cauchy(1.0), StudentT(9, 1.0), StudentT(1.5, 1.0), Sech(1.0), Logistic(1.0)], ids=repr
+)
 @pytest.mark.parametrize("tau", [1e-6, 0.2, 1.0, 5.0, 40.0])
 def test_region_is_where_the_loss_exceeds_eps(noise: Noise, tau: float) -> None:
     lo, hi = noise._region(EPS, tau)

@@ -2,6 +2,8 @@
 
 from noisette.account.accountant import ACCOUNTANTS, guarantee
 from noisette.account.calibrate import calibrate
+from noisette.account.compare import compare
+from noisette.account.ledger import Ledger
 from noisette.account.tradeoff import Tradeoff, tradeoff
 
-__all__ = ["ACCOUNTANTS", "Tradeoff", "calibrate", "guarantee", "tradeoff"]
+__all__ = ["ACCOUNTANTS", "Ledger", "Tradeoff", "calibrate", "compare", "guarantee", "tradeoff"]

@@ -35,7 +35,7 @@ def calibrate(
     >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(), rate=0.01, steps=100)
     >>> round(calibrate(mechanism, epsilon=1.0, delta=1e-5).noise.scale, 2)
-    0.82
+    0.9
     """
     target = positive("epsilon", epsilon, hint="give the budget as a positive number")
     delta = check_delta(delta, examples)

@@ -31,6 +31,7 @@ _MOST_TABLE = 20_000_000
 _MOST_GROUPS = 64
 _MOST_PARTS = 16
 _MOST_DIRECT = 30_000_000
+_FEW = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +97,9 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     The window is cut where Chernoff's bound puts less than `tail` beyond it. Logarithms of characteristic functions
     are taken from phi - 1, summed without cancellation, so that ten million factors lose no digits.
     """
+    if counts.sum() == 1:
+        yield parts[0]
+        return
     step = parts[0].step
     lower, upper, beyond = _window(parts, counts, tail)
     if lower > upper:  # no mass at losses that floats can hold
@@ -103,11 +107,12 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
         return
     size = fft.next_fast_len(max(upper - lower + 1, *(len(part.probs) for part in parts)), real=True)
     chosen = _frequencies(parts, counts, size)
-    direct = len(chosen) * sum(int(np.count_nonzero(part.probs)) for part in parts) <= _MOST_DIRECT
+    # A direct sum loses nothing that matters, a fast transform a little for every factor: fine for few factors.
+    cost = len(chosen) * sum(int(np.count_nonzero(part.probs)) for part in parts)
+    direct = counts.max() > _FEW and cost <= _MOST_DIRECT
     logs = np.stack(
         [_log_characteristic(part, chosen, size) if direct else _log_fourier(part, chosen, size) for part in parts]
     )
-    # What a fast transform loses on each part; a direct sum loses nothing that matters.
     losses = np.zeros(len(parts)) if direct else np.array([_fourier_error(part, size) for part in parts])
     certain = np.array([math.log1p(-part.infinity) if part.infinity < 1 else -math.inf for part in parts])
     for row in counts:

@@ -28,7 +28,7 @@ _MOST_POINTS = 2**21
 def privacy_loss(run: Run) -> PrivacyLoss:
     """The privacy-loss distribution of a whole run, both directions, as an object of dp_accounting.
 
-    >>> from noisette import L2, Gaussian
+    >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=100)
     >>> round(privacy_loss((mechanism,)).get_epsilon_for_delta(1e-5), 2)
     0.55

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from typing import Self
 
@@ -75,12 +76,17 @@ class ProfileSet:
 
     def within(self, radius: float) -> Self:
         """Itself, or an error when a profile is longer than `radius`."""
-        if np.any(self.norms > radius):
+        # `norms` are rounded up: a profile that is longer by rounding alone is looked at in exact arithmetic
+        if any(self._square(row) > Fraction(radius) ** 2 for row in np.flatnonzero(self.norms > radius)):
             raise InvalidInput(
                 f"a profile has norm {self.norms.max():.6g}, above {radius:.6g}.",
                 hint="ProfileSet.normalized scales it; a bigger radius belongs to the encoder",
             )
         return self
+
+    def _square(self, row: int) -> Fraction:
+        pairs = zip(self.levels[row].tolist(), self.counts.tolist(), strict=True)
+        return sum((count * Fraction(level) ** 2 for level, count in pairs), Fraction(0))
 
     def scaled(self, factor: float) -> ProfileSet:
         """The same profiles times `factor`."""
@@ -129,7 +135,7 @@ def rank_counts(dim: int, levels: int) -> npt.NDArray[np.int64]:
     """
     if dim <= levels:
         return np.ones(dim, dtype=np.int64)
-    even = np.linspace(0, dim, levels // 2 + 1)[:-1]
+    even = np.linspace(0, dim, max(levels // 2, 1) + 1)[:-1]
     top = dim - even[-1]
     fine = dim - np.geomspace(top, 1, levels - len(even) + 1)[1:]
     edges = np.unique(np.rint(np.concatenate([even, fine, [dim]])).astype(np.int64))

@@ -81,7 +81,7 @@ class Quantiles(_FromQuantiles):
 
 
 @dataclass(frozen=True)
-class Power(_FromQuantiles):
+class Power(Profiles):
     """The j-th largest magnitude proportional to j**-exponent.
 
     >>> Power(exponent=0.5).build(100)[0].dim
@@ -92,15 +92,17 @@ class Power(_FromQuantiles):
     levels: int = 32
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(exponent=positive("exponent", self.exponent))
+        self._set(exponent=positive("exponent", self.exponent), levels=whole("levels", self.levels, least=1))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         return cls(), cls(exponent=1.5)
 
-    def _magnitudes(self, u: Array) -> Array:
-        return (u**-self.exponent)[None]
+    def build(self, dim: int) -> tuple[ProfileSet, ...]:
+        counts = rank_counts(dim, self.levels)
+        squares = np.arange(dim, 0, -1.0) ** (-2 * self.exponent)
+        means = np.add.reduceat(squares, np.cumsum(counts) - counts) / counts
+        return (ProfileSet.normalized(np.sqrt(means), counts),)
 
 
 @dataclass(frozen=True)

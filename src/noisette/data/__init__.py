@@ -1,0 +1,7 @@
+"""Data sets: four by name, and your own from arrays, tables and image folders."""
+
+from noisette.data.base import Dataset
+from noisette.data.fetch import fetch
+from noisette.data.load import load
+
+__all__ = ["Dataset", "fetch", "load"]

@@ -1,0 +1,183 @@
+"""`Dataset`: training examples, which are private, beside test examples, which are public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from noisette.data import folder, table
+from noisette.errors import InvalidInput
+from noisette.spec import whole
+
+__all__ = ["Dataset"]
+
+Array = Tensor | npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples with labels, checked once so that a training run does not have to.
+
+    `train_inputs` is float32 (N, ...): images (N, C, H, W) in [0, 1], or table rows (N, F). `train_targets` is int64
+    (N,) with values in 0..classes-1. `test_inputs` and `test_targets` are alike, with M examples, and M may be 0. The
+    shapes, N and `classes` count as public; the training examples are private and never printed. Test examples get no
+    protection at all.
+
+    Inputs may hold NaN or infinity: the gradient of such an example counts as zero, and refusing it here would tell
+    that it is there.
+
+    >>> Dataset("toy", torch.zeros(8, 3), torch.arange(8) % 2, torch.zeros(0, 3), torch.zeros(0).long(), classes=2)
+    Dataset(name='toy', train=8, test=0, shape=(3,), classes=2)
+    """
+
+    name: str
+    train_inputs: Tensor
+    train_targets: Tensor
+    test_inputs: Tensor
+    test_targets: Tensor
+    classes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", whole("classes", self.classes, least=2))
+        _check_part("training", self.train_inputs, self.train_targets, self.classes)
+        _check_part("test", self.test_inputs, self.test_targets, self.classes)
+        if len(self.train_inputs) == 0:
+            raise InvalidInput("the training set is empty.", hint="give at least one training example")
+        if self.test_inputs.shape[1:] != self.train_inputs.shape[1:]:
+            raise InvalidInput(
+                f"test examples are {_size(self.test_inputs)}, training examples are {_size(self.train_inputs)}.",
+                hint="bring both to one shape",
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example, without the leading N."""
+        return tuple(self.train_inputs.shape[1:])
+
+    def __repr__(self) -> str:
+        sizes = f"train={len(self.train_inputs)}, test={len(self.test_inputs)}"
+        return f"Dataset(name={self.name!r}, {sizes}, shape={self.shape}, classes={self.classes})"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        train: tuple[Array, Array],
+        test: tuple[Array, Array] | None = None,
+        classes: int | None = None,
+    ) -> Self:
+        """A data set from tensors or numpy arrays: `train` and `test` are pairs of inputs (N, ...) and labels (N,).
+
+        uint8 inputs are pixels and scaled by 1/255; other numbers are taken as they are. Without `classes` it is the
+        largest label plus one, which makes the largest label public.
+
+        >>> import numpy as np
+        >>> pixels = np.full((4, 1, 8, 8), 255, dtype=np.uint8)
+        >>> Dataset.from_arrays("mine", (pixels, np.array([0, 1, 1, 0]))).train_inputs.max()
+        tensor(1.)
+        """
+        inputs, targets = _inputs(train[0]), _targets(train[1])
+        test_inputs = inputs[:0] if test is None else _inputs(test[0])
+        test_targets = targets[:0] if test is None else _targets(test[1])
+        if classes is None:
+            labels = torch.cat([targets, test_targets])
+            classes = int(labels.max()) + 1 if len(labels) else 2
+        return cls(name, inputs, targets, test_inputs, test_targets, classes)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, target: str, test_fraction: float = 0.0) -> Self:
+        r"""A data set from a comma-separated table with a header: column `target` is the label, the others are numbers.
+
+        Labels are integers or texts; the distinct ones, sorted, become 0..classes-1, so the list of labels is public.
+        Numbers are taken as they are: scale them by ranges known beforehand, since the table's own mean and spread
+        are private. About `test_fraction` of the rows become public test rows. Which ones depends on each row's own
+        text alone, so that one row more or less moves no other row between the two parts.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     file = Path(here, "iris.csv")
+        ...     _ = file.write_text("length,width,kind\n5.1,3.5,setosa\n6.2,2.9,versicolor\n")
+        ...     Dataset.from_csv(file, target="kind")
+        Dataset(name='iris', train=2, test=0, shape=(2,), classes=2)
+        """
+        rows = table.read(Path(path), target, test_fraction)
+        held = rows.held_out
+        return cls.from_arrays(
+            Path(path).stem,
+            (rows.features[~held], rows.labels[~held]),
+            (rows.features[held], rows.labels[held]),
+            classes=len(rows.names),
+        )
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> Self:
+        """A data set from PNG or JPEG images of one size in ``path/train/CLASS/`` and, if there, ``path/test/CLASS/``.
+
+        The names of the folders under ``train``, sorted, become 0..classes-1. Grey images have one channel, all others
+        three.
+
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     for kind in ("cat", "dog"):
+        ...         Path(here, "train", kind).mkdir(parents=True)
+        ...         Image.new("RGB", (8, 6)).save(Path(here, "train", kind, "1.png"))
+        ...     Dataset.from_folder(here).shape
+        (3, 6, 8)
+        """
+        root = Path(path)
+        names = folder.class_names(root / "train")
+        train = folder.read(root / "train", names)
+        test = folder.read(root / "test", names) if (root / "test").is_dir() else None
+        return cls.from_arrays(root.resolve().name, train, test, classes=len(names))
+
+
+def _inputs(values: Array) -> Tensor:
+    tensor = torch.as_tensor(values).detach()
+    if tensor.is_complex():
+        raise InvalidInput("the inputs are complex numbers.", hint="give real and imaginary parts as two features")
+    values32 = tensor.to(torch.float32)
+    return values32.div_(255) if tensor.dtype == torch.uint8 else values32  # a fresh copy, so in place is safe
+
+
+def _targets(values: Array) -> Tensor:
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point() or tensor.is_complex():
+        raise InvalidInput(f"the labels are {tensor.dtype}, not integers.", hint="number the classes 0, 1, 2, ...")
+    return tensor.long()
+
+
+def _check_part(part: str, inputs: Tensor, targets: Tensor, classes: int) -> None:
+    """Refuse what cannot be trained on. No text here depends on the value of a single example."""
+    if inputs.dtype != torch.float32 or targets.dtype != torch.int64:
+        raise InvalidInput(
+            f"the {part} inputs are {inputs.dtype} and the labels {targets.dtype}, not float32 and int64.",
+            hint="let Dataset.from_arrays convert them",
+        )
+    if inputs.ndim < 2 or targets.ndim != 1:
+        raise InvalidInput(
+            f"the {part} inputs have shape {tuple(inputs.shape)} and the labels {tuple(targets.shape)}.",
+            hint="give inputs (N, ...) with at least one feature dimension, and labels (N,)",
+        )
+    if len(inputs) != len(targets):
+        raise InvalidInput(
+            f"there are {len(inputs)} {part} inputs and {len(targets)} labels.", hint="give one label for every input"
+        )
+    if 0 in inputs.shape[1:]:
+        raise InvalidInput(
+            f"{part} examples are {_size(inputs)}: they hold no number.", hint="give at least one feature"
+        )
+    if bool(((targets < 0) | (targets >= classes)).any()):
+        raise InvalidInput(
+            f"some {part} labels lie outside 0..{classes - 1}.",
+            hint="number the classes 0, 1, 2, ... and give how many there are as classes",
+        )
+
+
+def _size(inputs: Tensor) -> str:
+    return "x".join(str(n) for n in inputs.shape[1:])

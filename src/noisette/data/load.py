@@ -1,0 +1,55 @@
+"""Data sets by name, as the command line gives them."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from noisette.data.base import Dataset
+from noisette.data.files import data_root
+from noisette.data.published import PUBLISHED
+from noisette.errors import InvalidInput
+
+__all__ = ["load"]
+
+_FORMS = "csv:PATH:TARGET, csv:PATH:TARGET:TEST_FRACTION or folder:PATH"
+
+
+def load(name: str, root: str | Path | None = None) -> Dataset:
+    """The data set called `name`.
+
+    ``digits`` needs no file. ``mnist``, ``fashion-mnist`` and ``cifar10`` are read from `root`, otherwise from the
+    environment's NOISETTE_DATA, otherwise from ``./data``, and held to their SHA-256. Your own data has these forms:
+    ``csv:PATH:TARGET`` for a table (`Dataset.from_csv`), ``csv:PATH:TARGET:0.2`` to hold out a fifth of its rows as
+    public test rows, and ``folder:PATH`` for images (`Dataset.from_folder`).
+
+    >>> load("digits").classes
+    10
+    """
+    form, _, rest = name.partition(":")
+    if form == "folder" and rest:
+        return Dataset.from_folder(rest)
+    if form == "csv" and rest:
+        return _table(name, rest)
+    if name == "digits":
+        from noisette.data.digits import digits  # noqa: PLC0415 - scikit-learn takes a second to import
+
+        return digits()
+    if name in PUBLISHED:
+        return PUBLISHED[name].load(data_root(root))
+    known = ["digits", *PUBLISHED]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) or known
+    raise InvalidInput(f"there is no data set {name!r}.", hint=f"did you mean {', '.join(near)}? Your own: {_FORMS}")
+
+
+def _table(name: str, rest: str) -> Dataset:
+    path, _, last = rest.rpartition(":")
+    try:
+        fraction = float(last)
+    except ValueError:
+        target, fraction = last, 0.0
+    else:
+        path, _, target = path.rpartition(":")
+    if not path or not target:
+        raise InvalidInput(f"{name!r} does not say which column is the label.", hint=f"write {_FORMS}")
+    return Dataset.from_csv(path, target, fraction)

@@ -1,0 +1,148 @@
+"""Comma-separated tables: numbers in every column but one, which holds the label."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette.errors import InvalidInput
+from noisette.spec import real
+
+__all__ = ["Table", "read"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of a table: `features` float64 (N, F), `labels` int64 (N,), `held_out` bool (N,), and the labels' names."""
+
+    features: npt.NDArray[np.float64]
+    labels: npt.NDArray[np.int64]
+    held_out: npt.NDArray[np.bool_]
+    names: tuple[str, ...]
+
+
+def read(path: Path, target: str, test_fraction: float) -> Table:
+    r"""The table in `path`. Errors name the line and the column at fault, never what stands there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     _ = Path(here, "t.csv").write_text("x,y\n0.5,no\n1,yes\n")
+    ...     read(Path(here, "t.csv"), "y", 0.0).names
+    ('no', 'yes')
+    """
+    fraction = real("test_fraction", test_fraction)
+    if not 0 <= fraction < 1:
+        raise InvalidInput(f"test_fraction is {test_fraction!r}, outside [0, 1).", hint="use 0.2 for a fifth")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            return _parse(csv.reader(stream, strict=True), path.name, target, fraction)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="check the path") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInput(
+            f"{path} is not comma-separated text in UTF-8.", hint="export the table as CSV with a header line"
+        ) from None
+
+
+def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
+    header = [name.strip() for name in next(lines, [])]
+    column = _target_column(header, file, target)
+    features, labels, held_out = array("d"), list[str](), array("b")
+    for row in lines:
+        if not row:
+            continue  # a blank line, most often the last one
+        if len(row) != len(header):
+            raise InvalidInput(
+                f"line {lines.line_num} of {file} has {len(row)} cells where the header has {len(header)}.",
+                hint="quote cells that hold a comma, and fill in missing ones",
+            )
+        held_out.append(_held_out(row, fraction))
+        labels.append(row.pop(column).strip())
+        features.extend(_numbers(row, header[:column] + header[column + 1 :], file, lines.line_num))
+    if not labels:
+        raise InvalidInput(f"{file} has a header and no row.", hint="give at least one training example")
+    names = _names(labels, file, target)
+    index = {name: number for number, name in enumerate(names)}
+    return Table(
+        np.array(features, dtype=np.float64).reshape(len(labels), len(header) - 1),
+        np.array([index[label] for label in labels], dtype=np.int64),
+        np.array(held_out, dtype=np.bool_),
+        names,
+    )
+
+
+def _target_column(header: list[str], file: str, target: str) -> int:
+    if not header or all(_is_number(name) for name in header):
+        raise InvalidInput(f"{file} has no header.", hint="name the columns on its first line")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise InvalidInput(f"{file} has two columns called {twice[0]!r}.", hint="give every column its own name")
+    if target not in header:
+        near = difflib.get_close_matches(target, header, n=3, cutoff=0.4) or header[:8]
+        raise InvalidInput(f"{file} has no column {target!r}.", hint=f"did you mean {', '.join(near)}?")
+    if len(header) == 1:
+        raise InvalidInput(f"{file} has the target column alone.", hint="add columns of numbers to predict it from")
+    return header.index(target)
+
+
+def _numbers(cells: Sequence[str], header: Sequence[str], file: str, line: int) -> list[float]:
+    values = []
+    for cell, name in zip(cells, header, strict=True):
+        try:
+            value = float(cell)
+        except ValueError:
+            raise InvalidInput(
+                f"column {name!r} of {file} holds no number on line {line}.",
+                hint="drop the column, or turn it into numbers (one column of 0 and 1 for each value)",
+            ) from None
+        if not abs(value) <= _LARGEST:  # also true for NaN
+            raise InvalidInput(
+                f"column {name!r} of {file} holds no finite number on line {line}.", hint="fill in or drop such rows"
+            )
+        values.append(value)
+    return values
+
+
+def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:
+    """Distinct labels: integers by value, texts by alphabet."""
+    distinct = sorted(set(labels))
+    if "" in distinct:
+        raise InvalidInput(f"column {target!r} of {file} has an empty label.", hint="fill in or drop such rows")
+    if not all(_is_number(name) for name in distinct):
+        return tuple(distinct)
+    if not all(name.lstrip("+-").isdecimal() for name in distinct):
+        raise InvalidInput(
+            f"column {target!r} of {file} holds numbers that are not integers.",
+            hint="a label is an integer or a text: round it, or give it a name",
+        )
+    if len({int(name) for name in distinct}) < len(distinct):
+        raise InvalidInput(
+            f"column {target!r} of {file} writes one integer in two ways.", hint="write 1 everywhere, not 01 or +1"
+        )
+    return tuple(sorted(distinct, key=int))
+
+
+def _held_out(row: list[str], fraction: float) -> bool:
+    digest = hashlib.sha256("\x1f".join(row).encode()).digest()
+    return int.from_bytes(digest[:8], "big") < fraction * 2.0**64
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not math.isnan(float(text))  # "nan" may well be a name
+
+
+_LARGEST = float(np.finfo(np.float32).max)  # inputs become float32

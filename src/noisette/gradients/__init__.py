@@ -1,0 +1,5 @@
+"""Per-example gradients of any torch module, in chunks, and the check that no example touches another's."""
+
+from noisette.gradients.per_example import Gradients, SlowPath
+
+__all__ = ["Gradients", "SlowPath"]

@@ -1,0 +1,72 @@
+"""Where each parameter lies in a flat gradient."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from noisette.errors import InvalidInput
+
+__all__ = ["Layout"]
+
+
+class Layout:
+    """The trainable parameters of a model, each once, in the order of ``named_parameters``, laid end to end.
+
+    >>> layout = Layout(nn.Linear(3, 2))
+    >>> layout.names, layout.dim
+    (('weight', 'bias'), 8)
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        trainable = _trainable(model)
+        if not trainable:
+            raise InvalidInput(
+                f"{type(model).__name__} has no trainable parameter.",
+                hint="leave requires_grad on where it should learn",
+            )
+        self.names: tuple[str, ...] = tuple(name for name, _ in trainable)
+        self.parameters: tuple[nn.Parameter, ...] = tuple(p for _, p in trainable)
+        self.dim = sum(p.numel() for p in self.parameters)
+        self._buffer: Tensor | None = None
+
+    def describes(self, model: nn.Module) -> bool:
+        """Are these still the trainable parameters of the model? Loading or freezing may have changed them."""
+        now = _trainable(model)
+        return self.names == tuple(name for name, _ in now) and all(
+            p is q for p, (_, q) in zip(self.parameters, now, strict=True)
+        )
+
+    def rows(self, count: int) -> Tensor:
+        """A buffer (count, dim) for gradients: always the same memory while it is large enough."""
+        dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.parameters))
+        device = self.parameters[0].device
+        kept = self._buffer
+        if kept is None or len(kept) < count or kept.dtype != dtype or kept.device != device:
+            kept = self._buffer = torch.empty(count, self.dim, dtype=dtype, device=device)
+        return kept[:count]
+
+    def parts(self, rows: Tensor) -> list[Tensor]:
+        """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
+        ends = itertools.accumulate(p.numel() for p in self.parameters)
+        return [
+            rows[..., end - p.numel() : end].view(*rows.shape[:-1], *p.shape)
+            for p, end in zip(self.parameters, ends, strict=True)
+        ]
+
+    def write(self, flat: Tensor) -> None:
+        """Set ``grad`` of every parameter from a vector (dim,), which is copied."""
+        if flat.shape != (self.dim,):
+            raise InvalidInput(
+                f"a vector of shape {tuple(flat.shape)} does not fit {self.dim} trained parameters.",
+                hint="give one number for every trained parameter",
+            )
+        for p, part in zip(self.parameters, self.parts(flat.detach()), strict=True):
+            p.grad = torch.empty_like(p).copy_(part)
+
+
+def _trainable(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, p) for name, p in model.named_parameters() if p.requires_grad]

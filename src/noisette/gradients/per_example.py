@@ -1,0 +1,177 @@
+"""The gradient of every example of a batch, in chunks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from noisette.errors import InvalidInput
+from noisette.gradients.batch import Batch
+from noisette.gradients.isolation import Witness, different_examples, refuse_batch_statistics, without_dropout
+from noisette.gradients.layout import Layout
+from noisette.gradients.ways import Loop, Loss, Vmap, Way
+from noisette.spec import whole
+
+__all__ = ["Gradients", "SlowPath"]
+
+
+class SlowPath(UserWarning):
+    """Gradients are computed one example at a time, because torch.func.vmap cannot map some layer over examples."""
+
+
+class Gradients:
+    """Per-example gradients of a model's trainable parameters, laid flat in the order of ``named_parameters``.
+
+    `loss(outputs, targets)` is an ordinary torch loss; it sees one example at a time, as a batch of one, and what it
+    returns is summed. The model runs in the mode it is in, also under ``torch.no_grad()``; its buffers and ``grad``
+    stay as they are; dropout draws for each example anew.
+
+    Models made of Linear (on vectors) and Conv2d layers take a fast path: one pass over a whole chunk. It is used only
+    after `check_isolation` has seen two different examples, which `chunks` asks for by itself. All others go through
+    torch.func, and where that cannot, through a loop over examples, which is said once by a `SlowPath` warning.
+
+    **Formal guarantees.** A row depends on its own example only, up to rounding: by construction on the general paths,
+    by `check_isolation` on the fast one.
+
+    >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
+    >>> gradients.dim
+    8
+    >>> [tuple(rows.shape) for rows in gradients.chunks(torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]))]
+    [(4, 8), (2, 8)]
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, *, chunk: int = 64) -> None:
+        self._model, self._loss = model, loss
+        self._chunk = whole("chunk", chunk, least=1)
+        self._layout = Layout(model)
+        self._fast: tuple[Batch, ...] = Batch.candidates(model, loss, self._layout)
+        self._general: tuple[Way, ...] = (Vmap(model, loss, self._layout), Loop(model, loss, self._layout))
+        self._trusted: list[bool] | None = None
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """The trainable parameters, each once."""
+        return self._layout.parameters
+
+    @property
+    def dim(self) -> int:
+        """Their number of coordinates: the length of a row."""
+        return self._layout.dim
+
+    @property
+    def path(self) -> str:
+        """The path that the next chunk is tried on: "batch", "vmap" or "loop"."""
+        return type(self._ways()[0]).__name__.lower()
+
+    def chunks(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+        """Gradients of `inputs` (B, ...) with `targets` (B, ...), in order of the examples: rows (b, dim), b <= chunk.
+
+        Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
+        what is needed from them before asking for the next chunk.
+
+        >>> gradients = Gradients(nn.Linear(1, 1, bias=False), nn.MSELoss())
+        >>> total = sum(rows.sum(0) for rows in gradients.chunks(torch.ones(5, 1), torch.zeros(5, 1)))
+        >>> torch.allclose(total, 5 * 2 * gradients.parameters[0].detach().flatten())
+        True
+        """
+        self._check(inputs, targets)
+        return self._stream(inputs, targets)
+
+    def check_isolation(self, inputs: Tensor, targets: Tensor) -> None:
+        """Raise InvalidInput where an example's gradient alone differs from its gradient in a batch.
+
+        Layers of the BatchNorm family are refused by name, anything else by comparing a few examples of `inputs`
+        (B, ...) and `targets` (B, ...), two of which must differ. Dropout is off meanwhile; a model that is random in
+        some other way gets the same draws for every comparison.
+
+        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check_isolation(torch.randn(2, 3), torch.tensor([0, 1]))
+        """
+        self._check(inputs, targets)
+        chosen = different_examples(inputs)
+        if len(chosen) < 2:
+            raise InvalidInput(
+                "isolation cannot be checked without two different examples.", hint="give more of the data"
+            )
+        x, y = inputs[chosen], targets[chosen]
+        with without_dropout(self._model, self.parameters[0].device):
+            witness = Witness(self._model, self._loss, self._layout, x, y)
+            self._fast = tuple(way for way in self._fast if witness.confirms(way))
+        self._trusted = self._modes()
+
+    def write(self, flat: Tensor) -> None:
+        """Set ``grad`` of every trainable parameter from a vector (dim,), which is copied.
+
+        >>> layer = nn.Linear(2, 1)
+        >>> Gradients(layer, nn.MSELoss()).write(torch.tensor([1.0, 2.0, 3.0]))
+        >>> layer.weight.grad, layer.bias.grad
+        (tensor([[1., 2.]]), tensor([3.]))
+        """
+        self._layout.write(flat)
+
+    def _check(self, inputs: Tensor, targets: Tensor) -> None:
+        if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
+            raise InvalidInput(
+                f"inputs of shape {tuple(inputs.shape)} do not fit targets of shape {tuple(targets.shape)}.",
+                hint="give both one row for each example",
+            )
+        if not self._layout.describes(self._model):
+            raise InvalidInput(
+                f"the trainable parameters of {type(self._model).__name__} are others than at the start.",
+                hint="freeze or replace parameters first, then make Gradients",
+            )
+        refuse_batch_statistics(self._model)
+
+    def _modes(self) -> list[bool]:
+        return [module.training for module in self._model.modules()]
+
+    def _stream(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+        if self._fast and self._trusted != self._modes() and len(different_examples(inputs)) >= 2:
+            self.check_isolation(inputs, targets)
+        for start in range(0, len(inputs), self._chunk):
+            x, y = inputs[start : start + self._chunk], targets[start : start + self._chunk]
+            rows = self._layout.rows(len(x))
+            slow = self._fill(x, y, rows)
+            if slow is not None:
+                warnings.warn(
+                    SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
+                    stacklevel=2,
+                )
+            yield rows
+
+    def _ways(self) -> tuple[Way, ...]:
+        return (*self._fast, *self._general) if self._trusted == self._modes() else self._general
+
+    def _fill(self, x: Tensor, y: Tensor, rows: Tensor) -> str | None:
+        """Fill `rows` by the first way that can; the layer that only the loop could run, the first time that it does.
+
+        A way is given up only when a slower one succeeds: what fails everywhere is an error of the caller's.
+        """
+        culprit = None
+        ways = self._ways()
+        for way in ways:
+            try:
+                way.rows(x, y, rows)
+            except RuntimeError as error:
+                if way is ways[-1] or isinstance(error, torch.cuda.OutOfMemoryError):
+                    raise
+                culprit = self._culprit(error)
+            else:
+                given_up = ways[: ways.index(way)]
+                self._fast = tuple(w for w in self._fast if w not in given_up)
+                self._general = tuple(w for w in self._general if w not in given_up)
+                return culprit if isinstance(way, Loop) else None
+        raise AssertionError("the last way either returns or raises")
+
+    def _culprit(self, error: BaseException) -> str:
+        """The innermost module that was running, by class and name: shapes and values in the error are private."""
+        names = {module: name for name, module in self._model.named_modules()}
+        found: nn.Module = self._model
+        trace = (error.__cause__ or error).__traceback__
+        while trace is not None:
+            owner = trace.tb_frame.f_locals.get("self")
+            found = owner if isinstance(owner, nn.Module) and owner in names else found
+            trace = trace.tb_next
+        return f"{type(found).__name__} {names[found]!r}" if names[found] else type(found).__name__

@@ -1,0 +1,67 @@
+"""Models by name, as recipes and the command line give them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from noisette.errors import InvalidInput
+from noisette.models.convolutional import cifar_cnn, digits_cnn, mnist_cnn
+from noisette.models.dense import linear, mlp
+from noisette.spec import whole
+
+__all__ = ["build"]
+
+# Every model with the image size that it is made for; None takes anything that can be flattened.
+_MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...] | None]] = {
+    "cifar_cnn": (cifar_cnn, (3, 32, 32)),
+    "digits_cnn": (digits_cnn, (1, 8, 8)),
+    "linear": (linear, None),
+    "mlp": (mlp, None),
+    "mnist_cnn": (mnist_cnn, (1, 28, 28)),
+}
+
+
+def build(name: str, dataset_shape: tuple[int, ...], classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
+    """The model called `name` for examples of `dataset_shape` (without the leading N) in `classes` classes.
+
+    Initial weights are public, so they come from `seed` alone: the same on every machine, whatever was drawn before,
+    and with torch's own generators left as they were.
+
+    >>> build("mlp", (1, 8, 8), 10, hidden=(32,), activation="relu")
+    Sequential(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=64, out_features=32, bias=True)
+      (2): ReLU()
+      (3): Linear(in_features=32, out_features=10, bias=True)
+    )
+    """
+    if name not in _MODELS:
+        near = difflib.get_close_matches(name, _MODELS, n=1, cutoff=0.4) or list(_MODELS)
+        raise InvalidInput(f"there is no model {name!r}.", hint=f"did you mean {', '.join(near)}?")
+    function, wanted = _MODELS[name]
+    shape = tuple(dataset_shape)
+    if wanted is not None and shape != wanted:
+        fits = [other for other, (_, size) in _MODELS.items() if size is None or size == shape]
+        raise InvalidInput(
+            f"{name} wants {_size(wanted)}, the data has {_size(shape)}.", hint=f"use {' or '.join(sorted(fits))}"
+        )
+    given = {"classes": classes} if wanted is not None else {"classes": classes, "inputs": math.prod(shape)}
+    allowed = [option for option in inspect.signature(function).parameters if option not in given]
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
+        raise InvalidInput(f"{name} has no option {unknown[0]!r}.", hint=takes)
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(whole("seed", seed, least=0))
+        return function(**given, **options)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(str(n) for n in shape)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisette.data import Dataset, load
+from noisette.errors import InvalidInput
+
+
+def table(folder: Path, text: str) -> Path:
+    path = folder / "table.csv"
+    path.write_bytes(text.encode())
+    return path
+
+
+def random_rows(count: int) -> list[str]:
+    generator = np.random.default_rng(3)
+    return [f"{a:.6f},{b:.6f},{int(a > b)}" for a, b in generator.normal(size=(count, 2))]
+
+
+def test_columns_and_labels_arrive_in_order(tmp_path: Path) -> None:
+    path = table(tmp_path, 'a,kind,"b, c"\n1,dog,-2.5\n 3e2 ,cat,4\n0,dog,5\n\n')
+    data = Dataset.from_csv(path, "kind")
+    assert data.train_inputs.tolist() == [[1, -2.5], [300, 4], [0, 5]]
+    assert data.train_targets.tolist() == [1, 0, 1]  # cat, dog
+    assert (data.name, data.classes, data.shape) == ("table", 2, (2,))
+    assert len(data.test_inputs) == 0
+
+
+def test_integer_labels_are_sorted_by_value(tmp_path: Path) -> None:
+    data = Dataset.from_csv(table(tmp_path, "x,y\n1,10\n2,-1\n3,2\n4,10\n"), "y")
+    assert data.train_targets.tolist() == [2, 0, 1, 2]
+    assert data.classes == 3
+
+
+def test_labels_from_zero_stay_what_they_are(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{i % 12}\n" for i in range(24))
+    assert Dataset.from_csv(table(tmp_path, "x,y\n" + rows), "y").train_targets.tolist() == [i % 12 for i in range(24)]
+
+
+def test_windows_files_are_read(tmp_path: Path) -> None:
+    data = Dataset.from_csv(table(tmp_path, "\ufeffy,x\r\nno,1\r\nyes,2\r\n"), "y")
+    assert data.train_inputs.tolist() == [[1], [2]]
+
+
+def test_held_out_rows_are_about_the_fraction_and_none_is_lost(tmp_path: Path) -> None:
+    data = Dataset.from_csv(table(tmp_path, "a,b,y\n" + "\n".join(random_rows(2000))), "y", test_fraction=0.2)
+    assert len(data.train_inputs) + len(data.test_inputs) == 2000
+    assert 320 < len(data.test_inputs) < 480  # 400 on average, 18 standard deviation; the rows are fixed
+    both = np.concatenate([data.train_inputs.numpy(), data.test_inputs.numpy()])
+    assert len(np.unique(both, axis=0)) == 2000
+
+
+def test_one_row_less_moves_no_other_row(tmp_path: Path) -> None:
+    rows = random_rows(200)
+    whole = Dataset.from_csv(table(tmp_path, "a,b,y\n" + "\n".join(rows)), "y", test_fraction=0.3)
+    for removed in (0, 57, 199):
+        fewer = rows[:removed] + rows[removed + 1 :]
+        data = Dataset.from_csv(table(tmp_path, "a,b,y\n" + "\n".join(fewer)), "y", test_fraction=0.3)
+        for part in ("train_inputs", "test_inputs"):
+            left = {tuple(row) for row in getattr(data, part).tolist()}
+            assert left <= {tuple(row) for row in getattr(whole, part).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "no header"),
+        ("1,2,0\n3,4,1\n", "no header"),
+        ("a,b,y\n", "no row"),
+        ("a,a,y\n1,2,0\n", "two columns called 'a'"),
+        ("a,b,label\n1,2,0\n", "no column 'y'"),
+        ("y\n0\n1\n", "target column alone"),
+        ("a,b,y\n1,2,0\n1,0\n", "line 3 of table.csv has 2 cells where the header has 3"),
+        ("a,b,y\n1,2,0\n1,2,3,0\n", "line 3 of table.csv has 4 cells"),
+        ("a,b,y\n1,2,0\n1,secret,0\n", "column 'b' of table.csv holds no number on line 3"),
+        ("a,b,y\n1,,0\n", "column 'b' of table.csv holds no number on line 2"),
+        ("a,b,y\n1,NaN,0\n", "column 'b' of table.csv holds no finite number on line 2"),
+        ("a,b,y\n-inf,1,0\n", "column 'a' of table.csv holds no finite number on line 2"),
+        ("a,b,y\n1e39,1,0\n", "column 'a' of table.csv holds no finite number on line 2"),
+        ("a,b,y\n1,2,0\n1,2,\n", "empty label"),
+        ("a,b,y\n1,2,0\n1,2,0.5\n", "numbers that are not integers"),
+        ("a,b,y\n1,2,1\n1,2,01\n", "one integer in two ways"),
+        ("a,b,y\n1,2,0\n3,4,0\n", "classes is 1"),
+        ('a,b,y\n1,"2,0\n', "not comma-separated"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path: Path, text: str, match: str) -> None:
+    with pytest.raises(InvalidInput, match=match) as error:
+        Dataset.from_csv(table(tmp_path, text), "y")
+    assert "secret" not in str(error.value)
+
+
+def test_a_binary_file_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"a,y\n\xff\xfe,1\n")
+    with pytest.raises(InvalidInput, match="not comma-separated text in UTF-8"):
+        Dataset.from_csv(tmp_path / "t.csv", "y")
+
+
+def test_a_missing_table_and_a_near_miss_get_hints(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        Dataset.from_csv(tmp_path / "none.csv", "y")
+    with pytest.raises(InvalidInput, match="did you mean income"):
+        Dataset.from_csv(table(tmp_path, "age,income\n1,2\n"), "incom")
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
+def test_fractions_outside_zero_to_one_are_refused(tmp_path: Path, fraction: float) -> None:
+    with pytest.raises(InvalidInput, match="test_fraction"):
+        Dataset.from_csv(table(tmp_path, "a,y\n1,0\n2,1\n"), "y", test_fraction=fraction)
+
+
+def test_the_text_form(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,b,y\n" + "\n".join(random_rows(100)))
+    assert len(load(f"csv:{path}:y").test_inputs) == 0
+    held = load(f"csv:{path}:y:0.25")
+    assert len(held.test_inputs) == len(Dataset.from_csv(path, "y", test_fraction=0.25).test_inputs) > 0
+    for bad in (f"csv:{path}", f"csv:{path}:", "csv::y", f"csv:{path}:0.25"):
+        with pytest.raises(InvalidInput):
+            load(bad)

@@ -1,0 +1,1 @@
+"""Tests of single denoisers; what all of them promise is in tests/conformance."""

@@ -1,0 +1,56 @@
+"""L2 clipping against torch's own, and at the edges of float64."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from noisette import L2
+from tests.helpers import adversarial_rows, ordinary_rows
+
+
+@pytest.mark.parametrize("radius", [1.0, 0.1, 37.0])
+def test_agrees_with_torch(radius: float) -> None:
+    rows = ordinary_rows(200, 30, seed=1)
+    ours = L2(dim=30, radius=radius).encode(rows)
+    norms = rows.norm(dim=1)
+    assert (norms > radius).any()
+    assert (norms <= radius).any()
+    for row, mine in zip(rows, ours, strict=True):
+        parameter = torch.nn.Parameter(torch.zeros(30, dtype=torch.float64))
+        parameter.grad = row.clone()
+        torch.nn.utils.clip_grad_norm_([parameter], radius)
+        # torch divides by norm + 1e-6
+        torch.testing.assert_close(mine, parameter.grad, rtol=2e-6 / min(radius, 1), atol=1e-12)
+
+
+def test_short_rows_are_untouched() -> None:
+    rows = ordinary_rows(50, 30, seed=2)
+    rows = rows / rows.norm(dim=1, keepdim=True) * 0.999
+    assert torch.equal(L2(dim=30).encode(rows), rows)
+
+
+def test_norm_in_exact_arithmetic() -> None:
+    """No clipped row is longer than the radius, with no rounding in the test at all."""
+    for name, rows in adversarial_rows(7):
+        for row in L2(dim=7, radius=0.1).encode(rows).tolist():
+            assert sum(Fraction(x) ** 2 for x in row) <= Fraction(0.1) ** 2, name
+
+
+@pytest.mark.parametrize("dim", [1, 1_000_000])
+def test_many_equal_coordinates(dim: int) -> None:
+    """The rounding of a long sum of squares does not let a row out of the ball."""
+    for value in (0.1, 1 / 3, 7.7, 1e-3 * (1 + 2.0**-30)):
+        row = L2(dim=dim).encode(torch.full((1, dim), value, dtype=torch.float64))[0]
+        assert dim * Fraction(row[0].item()) ** 2 <= 1
+        assert math.sqrt(dim) * row[0].item() >= min(1.0, math.sqrt(dim) * value) * (1 - 1e-9)
+
+
+def test_its_image_is_a_ball() -> None:
+    image = L2(dim=5, radius=0.3).image
+    assert image.norm == 0.3
+    assert image.profiles == ()
+    assert L2(dim=5, radius=0.3, micro_batch=4).image.norm == 0.6

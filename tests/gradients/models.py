@@ -1,0 +1,257 @@
+"""One model for each kind of layer, and the loop of backward passes that all gradients are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from noisette.gradients import Gradients
+
+
+def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Gradients (B, dim), one ordinary backward pass for each example; leaves no grad behind."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    rows = []
+    for i in range(len(x)):
+        model.zero_grad(set_to_none=True)
+        loss(model(x[i : i + 1]), y[i : i + 1]).sum().backward()
+        rows.append(torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters]))
+    model.zero_grad(set_to_none=True)
+    return torch.stack(rows)
+
+
+def all_rows(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([torch.empty(0, gradients.dim), *(rows.clone() for rows in gradients.chunks(x, y))])
+
+
+def paper_cnn() -> nn.Sequential:
+    """The MNIST network of 26,010 parameters."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1)),
+        *(nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(), nn.MaxPool2d(2, 1)),
+        *(nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10)),
+    )
+
+
+class Then(nn.Module):
+    """A layer, something done to its output, and a Linear head on the flat result."""
+
+    def __init__(self, layer: nn.Module, size: int, after: Callable[[Tensor], Tensor] = torch.tanh) -> None:
+        super().__init__()
+        self.layer, self.after, self.head = layer, after, nn.Linear(size, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.after(self.layer(x)).flatten(1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, rnn: nn.Module) -> None:
+        super().__init__()
+        self.rnn, self.head = rnn, nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(6, 2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.attention(x, x, x, need_weights=False)[0].mean(1))
+
+
+class Tied(nn.Module):
+    """An embedding whose table is also the output layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.out = nn.Embedding(7, 5), nn.Linear(5, 7, bias=False)
+        self.out.weight = self.table.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.table(x).mean(1)))
+
+
+class Twice(nn.Module):
+    """One layer that runs twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.inner(torch.tanh(self.inner(x)))))
+
+
+class Borrowed(nn.Module):
+    """A weight that is used once by its layer and once more behind its back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.linear(torch.tanh(self.inner(x)), self.inner.weight.t()))
+
+
+class BypassedOnly(nn.Module):
+    """A layer whose call leads nowhere, while its weight is used directly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.inner(x)
+        return self.head(torch.tanh(F.linear(x, self.inner.weight, self.inner.bias)))
+
+
+class Unused(nn.Module):
+    """A trainable layer that never runs, and one that runs for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.never, self.idle, self.head = nn.Linear(6, 6), nn.Linear(6, 2), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.idle(x)
+        return self.head(x)
+
+
+class Sorted(nn.Module):
+    """Runs its layers on the batch in another order and puts it back: isolated, but rows are not examples inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.inner(x.flip(0))).flip(0))
+
+
+class Viewed(nn.Module):
+    """A CNN that flattens by `view`, which channels-last images do not allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(2, 4, 3), nn.Linear(4 * 5 * 5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.conv(x)).view(len(x), -1))
+
+
+class Residual(nn.Module):
+    """Outputs used twice, activations in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu(self.first(x), inplace=True)
+        return self.head((h + self.second(h)).mean((2, 3)))
+
+
+class Branching(nn.Module):
+    """Control flow that depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.scale * (self.left(r) if r.sum() > 0 else self.right(r)) for r in x.split(1)])
+
+
+class Flattened(nn.Module):
+    """A Linear layer on all positions of all examples at once: vectors, but not one for each example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 2), nn.Linear(10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.inner(x.reshape(-1, 6))).reshape(len(x), -1))
+
+
+def _frozen(model: nn.Sequential, *names: str) -> nn.Sequential:
+    for name in names:
+        model.get_parameter(name).requires_grad_(False)
+    return model
+
+
+def _mlp() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 4, bias=False), nn.Tanh(), nn.Linear(4, 3)
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to make a model, the shape of one example, and the path that it must take."""
+
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    path: str
+    loss: nn.Module = field(default_factory=nn.CrossEntropyLoss)
+    tokens: int = 0
+    classes: int = 3
+
+    def build(self, count: int = 7, seed: int = 0) -> tuple[nn.Module, Tensor, Tensor]:
+        """The model in float64, inputs (count, *shape) and targets (count,)."""
+        torch.manual_seed(seed)
+        model = self.make().double()
+        x = (
+            torch.randint(self.tokens, (count, *self.shape))
+            if self.tokens
+            else torch.randn(count, *self.shape).double()
+        )
+        return model, x, torch.randint(self.classes, (count,))
+
+
+CASES: dict[str, Case] = {
+    "linear": Case(lambda: nn.Linear(6, 3), (6,), "batch"),
+    "mlp": Case(_mlp, (6,), "batch"),
+    "loss summed": Case(_mlp, (6,), "batch", nn.CrossEntropyLoss(reduction="sum")),
+    "loss not reduced": Case(_mlp, (6,), "batch", nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)),
+    "linear on sequences": Case(lambda: Then(nn.Linear(6, 4), 20), (5, 6), "vmap"),
+    "conv1d": Case(lambda: Then(nn.Conv1d(2, 3, 3, stride=2, padding=1), 12), (2, 8), "vmap"),
+    "conv2d": Case(lambda: Then(nn.Conv2d(2, 3, 3, stride=2), 27), (2, 7, 8), "batch"),
+    "conv3d": Case(lambda: Then(nn.Conv3d(2, 3, 2), 36), (2, 3, 3, 4), "vmap"),
+    "conv2d, circular": Case(
+        lambda: Then(nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), 75), (2, 5, 5), "vmap"
+    ),
+    "conv2d, viewed": Case(Viewed, (2, 7, 7), "batch"),
+    "conv2d, residual": Case(Residual, (2, 6, 5), "batch"),
+    "transposed conv2d": Case(lambda: Then(nn.ConvTranspose2d(2, 3, 2), 75), (2, 4, 4), "vmap"),
+    "embedding": Case(lambda: Then(nn.Embedding(9, 4), 20), (5,), "vmap", tokens=9),
+    "layer norm": Case(lambda: Then(nn.LayerNorm(6), 6), (6,), "vmap"),
+    "group norm": Case(lambda: Then(nn.GroupNorm(2, 4), 36), (4, 3, 3), "vmap"),
+    "batch norm in eval mode": Case(lambda: Then(nn.BatchNorm1d(6).eval(), 6), (6,), "vmap"),
+    "attention": Case(Attention, (5, 6), "vmap"),
+    "tied": Case(Tied, (4,), "vmap", tokens=7, classes=7),
+    "one layer twice": Case(Twice, (6,), "vmap"),
+    "borrowed weight": Case(Borrowed, (6,), "vmap"),
+    "bypassed layer": Case(BypassedOnly, (6,), "vmap"),
+    "all positions at once": Case(Flattened, (5, 6), "vmap"),
+    "reordered batch": Case(Sorted, (6,), "vmap"),
+    "unused layers": Case(Unused, (6,), "batch"),
+    "frozen weight": Case(lambda: _frozen(_mlp(), "0.weight", "4.bias"), (6,), "batch"),
+    "frozen layer": Case(lambda: _frozen(_mlp(), "2.weight"), (6,), "batch"),
+    "frozen conv": Case(lambda: _frozen(paper_cnn(), "0.weight", "0.bias"), (1, 28, 28), "batch", classes=10),
+    "mnist-paper": Case(paper_cnn, (1, 28, 28), "batch", classes=10),
+}
+
+SLOW: dict[str, Case] = {
+    "gru": Case(lambda: Recurrent(nn.GRU(3, 4, batch_first=True)), (5, 3), "loop"),
+    "lstm": Case(lambda: Recurrent(nn.LSTM(3, 4, num_layers=2, batch_first=True)), (5, 3), "loop"),
+    "branching": Case(Branching, (6,), "loop"),
+}

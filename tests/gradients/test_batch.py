@@ -1,0 +1,99 @@
+"""The fast way sees for itself where it does not fit, before anybody compares numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noisette.gradients import Gradients
+from noisette.gradients.batch import Batch
+from noisette.gradients.layout import Layout
+from noisette.gradients.ways import Unfit
+from tests.gradients.models import CASES, all_rows, reference
+
+LOSS = nn.CrossEntropyLoss()
+
+
+def fast_rows(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    layout = Layout(model)
+    rows = torch.empty(len(x), layout.dim, dtype=torch.float64)
+    Batch.candidates(model, LOSS, layout)[0].rows(x, y, rows)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("one layer twice", "runs twice"),
+        ("borrowed weight", "outside its layer"),
+        ("bypassed layer", "outside its layer"),
+        ("linear on sequences", "one row for each example"),
+        ("all positions at once", "one row for each example"),
+    ],
+)
+def test_a_model_that_does_not_fit(name: str, reason: str) -> None:
+    model, x, y = CASES[name].build()
+    with pytest.raises(Unfit, match=reason):
+        fast_rows(model, x, y)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("name", ["tied", "group norm", "embedding", "conv1d", "conv2d, circular", "attention"])
+def test_a_model_that_is_not_even_tried(name: str) -> None:
+    model, _, _ = CASES[name].build()
+    assert Batch.candidates(model, LOSS, Layout(model)) == ()
+
+
+def test_two_layers_with_one_weight_are_not_tried() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    assert Batch.candidates(model, LOSS, Layout(model))
+    model[1].weight = model[0].weight
+    assert Batch.candidates(model, LOSS, Layout(model)) == ()
+
+
+class Overwritten(nn.Module):
+    """Changes a layer's input after the layer has run, which autograd does not allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(x)
+        y = self.head(h)
+        h.zero_()
+        return y
+
+
+def test_an_input_that_is_overwritten_is_an_error_as_in_torch() -> None:
+    x, y = torch.randn(4, 6).double(), torch.randint(3, (4,))
+    with pytest.raises(Unfit, match="changed in place"):
+        fast_rows(Overwritten().double(), x, y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        all_rows(Gradients(Overwritten().double(), LOSS), x, y)
+
+
+def test_a_loss_that_depends_on_nothing() -> None:
+    class Constant(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.zeros(len(x), 3).double()
+
+    model = nn.Sequential(nn.Linear(6, 3), Constant(1, 1).requires_grad_(False)).double()
+    with pytest.raises(Unfit, match="no layer"):
+        fast_rows(model, torch.randn(4, 6).double(), torch.zeros(4, dtype=torch.long))
+
+
+def test_outputs_without_rows() -> None:
+    for last in (nn.Flatten(0), nn.Unflatten(0, (2, 2))):
+        with pytest.raises(Unfit, match="no row for each example"):
+            fast_rows(nn.Sequential(nn.Linear(6, 3), last).double(), torch.randn(4, 6).double(), torch.zeros(4).long())
+
+
+def test_hooks_of_the_user_run_after_ours_and_count() -> None:
+    model, x, y = CASES["mlp"].build()
+    model[0].register_forward_hook(lambda module, args, output: output * 3)
+    model[2].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    rows = fast_rows(model, x, y)
+    torch.testing.assert_close(rows, reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
+    assert len(model[0]._forward_hooks) == 1

@@ -1,0 +1,269 @@
+"""P3: no example has a say in another one's gradient; what mixes examples is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from noisette.errors import InvalidInput
+from noisette.gradients import Gradients, SlowPath
+from tests.gradients.models import CASES, SLOW, all_rows, paper_cnn, reference
+from tests.helpers import refused
+
+
+class Mixer(nn.Module):
+    """Two Linear layers with something across the batch in between."""
+
+    def __init__(self, mix) -> None:
+        super().__init__()
+        self.mix, self.first, self.second = mix, nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.mix(torch.tanh(self.first(x))))
+
+
+class OwnBatchNorm(nn.Module):
+    """Statistics of the batch, written by hand, in training only, through functional dropout besides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.dropout(self.first(x), 0.5, self.training)
+        if self.training:
+            h = h - h.mean(0) + h
+        return self.second(h)
+
+
+class TiedBackward(torch.autograd.Function):
+    """The identity, whose derivative is the mean over the batch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.mean(0).expand_as(g)
+
+
+def data(count: int = 6) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(count, 6), torch.randint(3, (count,))
+
+
+MIXERS = {
+    "minus the batch mean": lambda h: h - h.mean(0),
+    "a thousandth of the batch mean": lambda h: h + 1e-3 * h.mean(0),
+    "a detached mean": lambda h: h - h.mean(0).detach(),
+    "over the batch norm": lambda h: h / h.norm(),
+    "attention over the batch": lambda h: torch.softmax(h @ h.T, 1) @ h,
+    "the neighbour": lambda h: h + 0.1 * h.roll(1, 0),
+    "cumulative": lambda h: h.cumsum(0),
+    "over the batch size": lambda h: h / len(h),
+    "the rank in the batch": lambda h: h + h.argsort(0).argsort(0),
+    "only the derivative": TiedBackward.apply,
+    "noise and the batch mean": lambda h: h + torch.randn_like(h) - h.mean(0),
+    "the gate of the largest": lambda h: h * (h == h.max(0).values),
+}
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_whatever_mixes_examples_is_refused(name: str) -> None:
+    torch.manual_seed(0)
+    model, (x, y) = Mixer(MIXERS[name]), data()
+    with refused(InvalidInput, match="gradient in a batch differs.*Mixer"):
+        Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
+    with refused(InvalidInput, match="GroupNorm"):  # nobody has to ask for the check
+        next(Gradients(model, nn.CrossEntropyLoss()).chunks(x, y))
+
+
+def test_a_mixer_would_have_shown_in_the_fast_path() -> None:
+    """The check matters: without it the fast path gives rows that depend on other examples."""
+    torch.manual_seed(0)
+    model, (x, y) = Mixer(MIXERS["minus the batch mean"]), data()
+    gradients = Gradients(model, nn.CrossEntropyLoss())
+    rows = torch.empty(6, gradients.dim)
+    gradients._fast[0].rows(x, y, rows)
+    assert (rows - reference(model, nn.CrossEntropyLoss(), x, y)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm1d(6),
+        nn.BatchNorm1d(6, affine=False),
+        nn.BatchNorm1d(6, track_running_stats=False),
+        nn.BatchNorm1d(6, track_running_stats=False).eval(),
+        nn.SyncBatchNorm(6),
+        nn.Sequential(nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True), nn.Flatten()),
+    ],
+    ids=str,
+)
+def test_batch_norm_is_refused_by_name(layer: nn.Module) -> None:
+    model, (x, y) = nn.Sequential(nn.Linear(6, 6), layer, nn.Linear(6, 3)), data()
+    gradients = Gradients(model, nn.CrossEntropyLoss())
+    for attempt in (gradients.check_isolation, gradients.chunks):
+        with refused(InvalidInput, match=r"Norm.* at '1.*\n\nhint: replace it by GroupNorm"):
+            attempt(x, y)
+    with refused(InvalidInput, match="GroupNorm"):
+        gradients.chunks(x[:0], y[:0])  # an empty batch is no excuse
+
+
+def test_batch_norm_in_eval_mode_is_allowed_until_it_trains() -> None:
+    model, (x, y) = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, affine=False), nn.Linear(6, 3)).double(), data()
+    model.eval()
+    gradients = Gradients(model, nn.CrossEntropyLoss())
+    torch.testing.assert_close(
+        all_rows(gradients, x.double(), y), reference(model, nn.CrossEntropyLoss(), x.double(), y)
+    )
+    assert gradients.path == "batch"
+    model.train()
+    with refused(InvalidInput, match="BatchNorm1d at '1'"):
+        gradients.chunks(x.double(), y)
+
+
+def test_a_mode_that_was_not_checked_is_checked() -> None:
+    model, (x, y) = OwnBatchNorm(), data()
+    gradients = Gradients(model.eval(), nn.CrossEntropyLoss())
+    gradients.check_isolation(x, y)
+    assert gradients.path == "batch"
+    model.train()
+    with refused(InvalidInput, match="OwnBatchNorm"):
+        next(gradients.chunks(x, y))
+
+
+@pytest.mark.parametrize("name", [*CASES, *SLOW])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
+    case = {**CASES, **SLOW}[name]
+    model, x, y = case.build()
+    x = x.to(dtype) if x.is_floating_point() else x
+    Gradients(model.to(dtype), case.loss).check_isolation(x, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 3)),
+        nn.Sequential(nn.Linear(6, 6), nn.AlphaDropout(0.5), nn.Linear(6, 3)),
+        nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Dropout1d(0.5), nn.Flatten(), nn.Linear(6, 3)),
+        nn.Sequential(
+            nn.Unflatten(1, (1, 6)), nn.TransformerEncoderLayer(6, 2, 8, 0.5, batch_first=True), nn.Flatten()
+        ),
+        Mixer(lambda h: F.dropout(h, 0.5)),
+        Mixer(lambda h: h + torch.randn_like(h)),
+    ],
+    ids=["module", "alpha", "channels", "transformer", "function", "noise"],
+)
+def test_randomness_is_no_mixing(model: nn.Module) -> None:
+    x, y = data()
+    state = torch.get_rng_state()
+    Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_check_leaves_the_model_as_it_was() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.drop, self.head = (
+                nn.LSTM(6, 6, 2, dropout=0.5, batch_first=True),
+                nn.Dropout(),
+                nn.Linear(6, 3),
+            )
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return self.head(self.drop(self.lstm(x[:, None])[0][:, 0]))
+
+    model, (x, y) = Counting(), data()
+    model.drop.eval()
+    before = [p.clone() for p in model.parameters()]
+    Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
+    assert model.calls == 0
+    assert model.lstm.dropout == 0.5
+    assert [m.training for m in model.modules()] == [True, True, False, True]
+    assert all(p.grad is None and torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_two_different_examples_are_needed() -> None:
+    x, y = data()
+    model = nn.Linear(6, 3)
+    for bad in (x[:1], x[:1].expand(5, 6), torch.cat([x[:1], torch.full((3, 6), torch.nan)]), x[:0]):
+        with refused(InvalidInput, match="two different examples"):
+            Gradients(model, nn.CrossEntropyLoss()).check_isolation(bad, y[:1].expand(len(bad)))
+
+
+def test_before_the_check_the_general_path_is_taken() -> None:
+    """Copies of one example prove nothing, so that the mixer goes where examples are alone by construction."""
+    torch.manual_seed(0)
+    model, (x, y) = Mixer(MIXERS["over the batch size"]).double(), data()
+    x, y = x[:1].expand(4, 6).double(), y[:1].expand(4)
+    gradients = Gradients(model, nn.CrossEntropyLoss())
+    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, nn.CrossEntropyLoss(), x, y))
+    assert gradients.path == "vmap"
+    sound = Gradients(nn.Linear(6, 3).double(), nn.CrossEntropyLoss())
+    all_rows(sound, x, y)
+    assert sound.path == "vmap"
+    all_rows(sound, torch.randn(4, 6).double(), y)
+    assert sound.path == "batch"
+
+
+def test_an_output_without_a_row_for_each_example_is_refused() -> None:
+    x, y = data()
+    for model in (nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)), nn.Sequential(nn.Unflatten(1, (1, 6)), nn.GRU(6, 3))):
+        with refused(InvalidInput, match="no row for each example"):
+            Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
+
+
+@pytest.mark.parametrize("name", ["mnist-paper", "mlp", "conv2d, residual", "group norm", "attention", "gru"])
+def test_a_row_does_not_change_with_the_company(name: str) -> None:
+    """Every row among others equals, to rounding, the row of the example alone and among other others."""
+    case = {**CASES, **SLOW}[name]
+    model, x, y = case.build(count=8)
+    gradients = Gradients(model, case.loss)
+    if case.path == "loop":
+        with pytest.warns(SlowPath):
+            full = all_rows(gradients, x, y)
+    else:
+        full = all_rows(gradients, x, y)
+    order = [5, 2, 7]
+    torch.testing.assert_close(all_rows(gradients, x[order], y[order]), full[order], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(all_rows(gradients, x[4:5], y[4:5]), full[4:5], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf, 1e300])
+@pytest.mark.parametrize("name", ["mnist-paper", "mlp", "conv2d, viewed", "group norm", "attention"])
+def test_a_broken_example_spoils_its_own_row_only(name: str, broken: float) -> None:
+    case = CASES[name]
+    model, x, y = case.build(count=6)
+    gradients = Gradients(model, case.loss)
+    full = all_rows(gradients, x, y)
+    x[2] = broken
+    rows = all_rows(gradients, x, y)
+    others = [0, 1, 3, 4, 5]
+    assert torch.equal(rows[others], full[others])
+    assert not torch.equal(rows[2], full[2])
+    fresh = Gradients(model, case.loss)  # whose isolation check meets the broken example
+    torch.testing.assert_close(all_rows(fresh, x, y)[others], full[others], rtol=1e-10, atol=1e-12)
+
+
+def test_single_precision_paper_network_passes_when_fitted() -> None:
+    """Gradients of a fitted model are rounding errors, which are not taken for mixing."""
+    torch.manual_seed(0)
+    model, x, y = paper_cnn(), torch.randn(16, 1, 28, 28), torch.randint(10, (16,))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert nn.functional.cross_entropy(model(x), y) < 1e-3
+    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients.check_isolation(x, y)
+    assert gradients.path == "batch"

@@ -1,0 +1,149 @@
+"""P5: noise is unpredictable and never repeats; a seed makes it reproducible and marks it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import pickle
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy import stats
+
+from noisette import Gaussian, Generator, StudentT
+from noisette.errors import InvalidInput
+from tests.helpers import refused
+
+
+def test_global_seeds_do_not_touch_it() -> None:
+    """Two runs under the same torch, numpy and python seeds draw different noise."""
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the global state is the point
+        random.seed(0)
+        draws.append(StudentT(9, 1.0).sample((50,), Generator()))
+    assert not torch.equal(*draws)
+    assert not set(draws[0].tolist()) & set(draws[1].tolist())
+
+
+def test_it_does_not_touch_global_seeds() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    Gaussian(1.0).sample((100,), Generator())
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_generators_differ() -> None:
+    words = np.concatenate([Generator().words(1000) for _ in range(20)])
+    assert len(np.unique(words)) == 20_000  # a collision has probability 1e-11
+
+
+def test_seeded_is_reproducible_and_says_so() -> None:
+    assert np.array_equal(Generator(7).words(100), Generator(7).words(100))
+    assert not np.array_equal(Generator(7).words(100), Generator(8).words(100))
+    assert Generator(7).reproducible
+    assert not Generator().reproducible
+    assert "not for release" in repr(Generator(7))
+    assert "secure" in repr(Generator())
+
+
+def test_purposes_are_apart() -> None:
+    noise, sampler = Generator(7, purpose="noise").words(1000), Generator(7, purpose="sampler").words(1000)
+    assert not set(noise.tolist()) & set(sampler.tolist())
+    assert np.array_equal(noise, Generator(7).words(1000))
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        pickle.dumps,
+        copy.copy,
+        copy.deepcopy,
+        lambda g: g.__getstate__(),
+        lambda g: copy.deepcopy({"noise": [g]}),
+        lambda g: torch.save({"noise": g}, os.devnull),
+    ],
+    ids=["pickle", "copy", "deepcopy", "getstate", "inside a state", "torch.save"],
+)
+def test_no_state_can_be_saved(save: Callable[[Generator], object]) -> None:
+    """So that a resumed run cannot draw the noise of the first one again."""
+    for generator in (Generator(), Generator(1)):
+        with refused(InvalidInput, "cannot be saved"):
+            save(generator)
+
+
+def test_forked_children_draw_their_own() -> None:
+    """A parent and two children, all with the generator that existed before the fork."""
+    generator = Generator()
+    generator.words(3)
+    drawn = []
+    for _ in range(2):
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:  # nothing of the test framework runs here
+            try:
+                os.write(send, generator.words(8).tobytes())
+            finally:
+                os._exit(0)
+        os.close(send)
+        drawn.append(np.frombuffer(os.read(receive, 64), dtype=np.uint64))
+        os.close(receive)
+        assert os.waitpid(child, 0)[1] == 0
+    drawn.append(generator.words(8))
+    assert [len(words) for words in drawn] == [8, 8, 8]
+    assert len(np.unique(np.concatenate(drawn))) == 24
+
+
+def test_blocks_do_not_repeat() -> None:
+    """The counter advances across the 1 MiB at which the stream is encrypted, and from call to call."""
+    generator = Generator(3)
+    calls = [generator.words(n) for n in (10, (1 << 17) - 10, 1 << 17, (1 << 17) + 1, 1, 3 << 17)]
+    words = np.concatenate(calls)
+    assert len(np.unique(words)) == len(words)  # a collision has probability 1e-8
+    assert np.array_equal(words, Generator(3).words(len(words))), "how it is cut into calls does not matter"
+
+
+def test_it_is_aes_256_in_counter_mode() -> None:
+    """The stream itself, from the library's key derivation: no hand-made cipher."""
+    key = hashlib.sha256(b"noisette/noise/3").digest()
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 1000))
+    assert Generator(3).words(1000).tobytes() == stream
+
+
+def test_uniforms_and_signs() -> None:
+    """Level 1e-6 for each test, fixed seeds."""
+    generator = Generator(4)
+    u = generator.uniforms(200_000)
+    signs, v = generator.signed(200_000)
+    for values in (u, v):
+        assert values.min() > 0
+        assert values.max() <= 1
+        assert stats.kstest(values, "uniform").pvalue > 1e-6
+        assert len(np.unique(values)) == 200_000
+    assert set(signs.tolist()) == {-1.0, 1.0}
+    assert stats.binomtest(int((signs > 0).sum()), 200_000, 0.5).pvalue > 1e-6
+    assert abs(float(signs @ (v - v.mean())) / v.std()) / np.sqrt(200_000) < 4.9
+
+
+def test_extreme_words_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All zeros and all ones, the ends of the range: never 0, where a law's magnitude would be infinite."""
+    ends = np.array([0, 1, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
+    monkeypatch.setattr(Generator, "words", lambda self, n: ends[:n])
+    generator = Generator(1)
+    for values in (generator.uniforms(4), generator.signed(4)[1]):
+        assert np.all((values > 0) & (values <= 1))
+    for noise in (StudentT(9, 1.0), StudentT(1.5, 1.0), Gaussian(1.0)):
+        assert torch.isfinite(noise.sample((4,), generator)).all()
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", True, b"1", [1]])
+def test_bad_seeds(seed: object) -> None:
+    with refused(InvalidInput, "seed"):
+        Generator(seed)  # type: ignore[arg-type]

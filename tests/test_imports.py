@@ -1,0 +1,113 @@
+"""Imports go one way, modules stay small, and noise comes from one generator only. Read from the source, with ast."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import noisette
+
+ROOT = Path(noisette.__file__).parent
+ORDER = [
+    {"errors"},
+    {"spec", "generator"},
+    {"noise"},
+    {"profiles"},
+    {"_kernels"},
+    {"private"},
+    {"encode"},
+    {"mechanism"},
+    {"release"},
+    {"denoise"},
+    {"gradients"},
+    {"training"},
+    {"audit", "tuning"},
+    {"data", "models", "recipes", "report", "cli"},
+]
+RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+ACCOUNT = RANK["mechanism"] + 0.5  # beside the trainer: it sees the mechanism and what is below
+ONLY_IN = {"typer": "cli", "rich": "cli", "matplotlib": "report"}
+GLOBAL_RANDOM = ("np.random", "numpy.random", "torch.rand", "torch.normal", "torch.manual_seed", "random.")
+
+
+def modules() -> Iterator[tuple[Path, str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if part not in {"__init__", "__main__"}:
+            yield path, part, ast.parse(path.read_text())
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def faults(part: str, tree: ast.Module) -> list[str]:
+    """What a module of `part` imports against the rules."""
+    found = []
+    for name in imported(tree):
+        top, _, rest = name.partition(".")
+        if ONLY_IN.get(top, part) != part:
+            found.append(f"{top} belongs in {ONLY_IN[top]}/")
+        target = rest.split(".")[0]
+        if top != "noisette" or target == part:
+            continue
+        if target not in RANK and target != "account":
+            found.append(f"{name} is the package itself or unknown: import from its module")
+        elif part == "account" and RANK.get(target, 0) > ACCOUNT:
+            found.append(f"account imports {target}")
+        elif target == "account" and part != "account" and RANK[part] < ACCOUNT:
+            found.append(f"{part} imports account")
+        elif part != "account" and target != "account" and RANK[target] > RANK[part]:
+            found.append(f"{part} imports {target}")
+    return found
+
+
+def test_every_part_has_a_place() -> None:
+    assert {part for _, part, _ in modules()} <= {*RANK, "account"}
+
+
+def test_imports_go_one_way() -> None:
+    assert {str(path.relative_to(ROOT)): found for path, part, tree in modules() if (found := faults(part, tree))} == {}
+
+
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("noise", "from noisette.encode import L2"),
+        ("mechanism", "import noisette.account.rdp"),
+        ("account", "from noisette.release import release"),
+        ("account", "from noisette.training.trainer import Trainer"),
+        ("account", "from noisette.denoise import KS"),
+        ("account", "from noisette.audit import audit"),
+        ("spec", "from noisette import Gaussian"),
+        ("training", "import rich"),
+        ("cli", "import matplotlib.pyplot"),
+        ("encode", "def f():\n    from noisette.training import Trainer"),
+    ],
+)
+def test_the_import_check_can_fail(part: str, line: str) -> None:
+    assert faults(part, ast.parse(line)) != []
+
+
+def test_modules_are_small() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in ROOT.rglob("*.py") if (n := len(p.read_text().splitlines())) > 350}
+    assert long == {}
+
+
+def test_no_global_randomness_below_the_release() -> None:
+    """Whatever makes noise or profiles draws from `Generator` alone."""
+    for path, part, tree in modules():
+        if RANK.get(part, ACCOUNT) > ACCOUNT and part != "release":
+            continue
+        used = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        assert not [name for name in used if name.startswith(GLOBAL_RANDOM)], path
+        assert not [n for n in imported(tree) if n.split(".")[0] in {"random", "secrets"}], path
+        assert not [name for name in used if name.endswith((".rvs", ".normal_", ".uniform_", ".bernoulli_"))], path
