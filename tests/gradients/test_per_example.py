@@ -102,15 +102,17 @@ def test_hooks_are_removed_after_an_error() -> None:
 @pytest.mark.parametrize("name", ["mlp", "layer norm", "branching"])
 @pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 def test_grad_mode_outside_does_not_matter_and_is_kept(name: str, outer: type) -> None:
-    model, x, y = {**CASES, **SLOW}[name].build()
+    case = {**CASES, **SLOW}[name]
+    model, x, y = case.build()
     expected = reference(model, LOSS, x, y)
-    rows = []
+    gradients, rows = Gradients(model, LOSS, chunk=2), []
     with outer():
         mode = torch.is_grad_enabled()
-        for chunk in Gradients(model, LOSS, chunk=2).chunks(x, y):
+        for chunk in gradients.chunks(x, y):
             assert torch.is_grad_enabled() == mode
             assert not chunk.requires_grad
             rows.append(chunk.clone())
+    assert gradients.path == case.path
     torch.testing.assert_close(torch.cat(rows), expected, rtol=1e-10, atol=1e-12)
 
 
@@ -128,13 +130,22 @@ class Counter(nn.Module):
         return x
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 @pytest.mark.parametrize(
-    "second", [nn.Linear(6, 3), nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3))], ids=["fast", "vmap"]
+    ("second", "path"),
+    [
+        (nn.Linear(6, 3), "batch"),
+        (nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)), "vmap"),
+        (SLOW["branching"].make(), "loop"),
+    ],
+    ids=["batch", "vmap", "loop"],
 )
-def test_buffers_stay(second: nn.Module) -> None:
+def test_buffers_stay(second: nn.Module, path: str) -> None:
     model = nn.Sequential(Counter(), second).double()
     x, y = torch.randn(5, 6).double(), torch.randint(3, (5,))
-    all_rows(Gradients(model, LOSS), x, y)
+    gradients = Gradients(model, LOSS)
+    all_rows(gradients, x, y)
+    assert gradients.path == path
     assert model[0].calls == 0
     assert torch.equal(model[0].mean, torch.zeros(6).double())
 

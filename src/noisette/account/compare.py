@@ -30,11 +30,13 @@ DEFAULT_NOISES: tuple[Noise, ...] = (
 class Row:
     """One noise at the common epsilon; errors are per coordinate of the released sum.
 
-    `l1` is the mean absolute error, or the median absolute one where the mean is infinite; `l2` and `std` are the root
-    mean square (None where infinite); `effective_sigma` is I^(-1/2), what an ideal denoiser of small shifts leaves.
+    `noise` is its text, `law` the same without the scale. `l1` is the mean absolute error, or the median absolute one
+    where the mean is infinite; `l2` and `std` are the root mean square (None where infinite); `effective_sigma` is
+    I^(-1/2), what an ideal denoiser of small shifts leaves.
     """
 
     noise: str
+    law: str
     scale: float
     std: float | None
     l1: float
@@ -67,6 +69,7 @@ def _row(noise: Noise) -> Row:
     fisher = noise.fisher_information
     return Row(
         noise=repr(noise),
+        law=_without_scale(noise),
         scale=noise.known_scale,
         std=std,
         l1=float(noise.magnitude(0.5)) if median else noise.mean_abs,
@@ -76,16 +79,21 @@ def _row(noise: Noise) -> Row:
     )
 
 
+def _without_scale(noise: Noise) -> str:
+    text = repr(noise.replace(scale=None))
+    return text.replace(", scale=None", "").replace("(scale=None)", "").replace(".0)", ")")
+
+
 def verdict(rows: Sequence[Row]) -> tuple[Row, str]:
     """The row of the least mean square error, and in plain words how it compares with Gaussian noise."""
     finite = [row for row in rows if row.l2 is not None]
     best = min(finite or rows, key=lambda row: row.l2 if row.l2 is not None else row.l1)
     gaussian = next((row for row in rows if row.noise.startswith("Gaussian")), None)
     if gaussian is None or gaussian.l2 is None or best.l2 is None:
-        return best, f"{best.noise} has the least error."
+        return best, f"{best.law} has the least error."
     if best is gaussian:
         return best, "Gaussian noise has the least mean square error: with many coordinates no law can beat it."
     gain = 1 - best.l2 / gaussian.l2
     if gain < 0.01:
-        return best, f"{best.noise} ties with Gaussian noise ({gain:.1%} less mean square error)."
-    return best, f"{best.noise} beats Gaussian noise: {gain:.1%} less error for the same epsilon."
+        return best, f"{best.law} ties with Gaussian noise ({gain:.1%} less mean square error)."
+    return best, f"{best.law} beats Gaussian noise: {gain:.1%} less error for the same epsilon."

@@ -77,7 +77,7 @@ class ProfileSet:
     def within(self, radius: float) -> Self:
         """Itself, or an error when a profile is longer than `radius`."""
         # `norms` are rounded up: a profile that is longer by rounding alone is looked at in exact arithmetic
-        if any(self._square(row) > Fraction(radius) ** 2 for row in np.flatnonzero(self.norms > radius)):
+        if any(self._square(row) > Fraction(radius) ** 2 for row in np.flatnonzero(self.norms > radius).tolist()):
             raise InvalidInput(
                 f"a profile has norm {self.norms.max():.6g}, above {radius:.6g}.",
                 hint="ProfileSet.normalized scales it; a bigger radius belongs to the encoder",

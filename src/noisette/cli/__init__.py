@@ -1,0 +1,56 @@
+"""The command line. Every command takes --json; exit status 0 done, 1 error with a hint, 2 usage, 3 refuted."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisette import __version__
+from noisette.cli.account import account_command, calibrate_command, compare_command
+from noisette.cli.output import fail, show
+from noisette.errors import InvalidInput, NoisetteError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.command("account")(account_command)
+app.command("calibrate")(calibrate_command)
+app.command("compare")(compare_command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    load: Annotated[
+        list[Path] | None, typer.Option("--load", help="A Python file with your own noise or encoder.")
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Train PyTorch models with differential privacy: any noise, and an epsilon that is a certified bound."""
+    if version:
+        show.print(f"noisette {__version__}")
+        raise typer.Exit
+    for number, path in enumerate(load or []):
+        _import(path, f"noisette_loaded_{number}")
+
+
+def _import(path: Path, name: str) -> None:
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}.", hint="--load takes the path of a Python file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{path} is no Python file.", hint="--load takes the path of a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+def main() -> None:
+    """Run the command line; errors of the library end in a sentence and a hint, not in a traceback."""
+    try:
+        app()
+    except NoisetteError as error:
+        sys.exit(fail(error))

@@ -1,0 +1,159 @@
+"""`noisette account`, `calibrate`, `compare`: what a mechanism costs, what noise a budget needs, which to buy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import track
+
+from noisette.account import calibrate, guarantee, tradeoff
+from noisette.account.compare import DEFAULT_NOISES, Row, compare, verdict
+from noisette.account.ledger import Ledger
+from noisette.cli.options import (
+    AccountantOption,
+    DeltaOption,
+    EncoderOption,
+    ExamplesOption,
+    NoiseOption,
+    RateOption,
+    mechanism,
+)
+from noisette.cli.output import JsonFlag, emit, log, show, table
+from noisette.encode import Ranked
+from noisette.errors import InvalidInput
+from noisette.mechanism import Guarantee, Mechanism, Run
+from noisette.noise import Gaussian, Noise
+from noisette.profiles import Profiles
+from noisette.spec import parse, parse_number
+
+__all__ = ["account_command", "calibrate_command", "compare_command"]
+
+_PlotOption = Annotated[Path | None, typer.Option("--plot", help="Write a picture to this PNG.")]
+
+
+def account_command(
+    encoder: EncoderOption = "",
+    noise: NoiseOption = "",
+    rate: RateOption = "",
+    steps: Annotated[int, typer.Option("--steps", help="Number of steps.")] = 0,
+    delta: DeltaOption = 1e-5,
+    accountant: AccountantOption = "pld",
+    examples: ExamplesOption = None,
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="Account for what this ledger spent instead.")] = None,
+    plot: _PlotOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """The epsilon of a mechanism, or of all that a ledger has spent."""
+    if ledger is not None:
+        with Ledger(ledger, must_exist=True) as book:
+            run = book.run()
+    elif encoder and noise and rate:
+        run = (mechanism(encoder, noise, rate, steps),)
+    else:
+        raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger")
+    with log.status("accounting"):
+        result = guarantee(run, delta, accountant, examples=examples)
+    if plot is not None:
+        from noisette.report.tradeoff import draw_tradeoff  # noqa: PLC0415 - matplotlib takes a second to import
+
+        draw_tradeoff({str(result): tradeoff(run)}, plot)
+    emit(as_json, _guarantee_json(result, run), lambda: _show_guarantee(result, run))
+
+
+def calibrate_command(
+    encoder: EncoderOption,
+    noise: NoiseOption,
+    rate: RateOption,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget.")],
+    steps: Annotated[int, typer.Option("--steps", help="Number of steps.")] = 1,
+    delta: DeltaOption = 1e-5,
+    accountant: AccountantOption = "pld",
+    field: Annotated[str, typer.Option("--field", help="What to find: scale, steps or rate.")] = "scale",
+    examples: ExamplesOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """The noise scale (or the steps, or the rate) that just keeps a budget."""
+    with log.status("calibrating"):
+        found = calibrate(
+            mechanism(encoder, noise, rate, steps),
+            epsilon,
+            delta,
+            field=field,
+            accountant=accountant,
+            examples=examples,
+        )
+        result = guarantee(found, delta, accountant)
+    value = {**_guarantee_json(result, (found,)), "scale": found.noise.scale}
+    emit(as_json, value, lambda: _show_guarantee(result, (found,)))
+
+
+def compare_command(
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The common budget.")],
+    dim: Annotated[int, typer.Option("--dim", help="Number of coordinates released.")],
+    rate: RateOption = "1",
+    steps: Annotated[int, typer.Option("--steps", help="Number of releases.")] = 1,
+    delta: DeltaOption = 1e-5,
+    profiles: Annotated[str, typer.Option("--profiles", help='Such as "HalfNormal()" or "Power()".')] = "HalfNormal()",
+    noises: Annotated[
+        list[str] | None, typer.Option("--noises", help="A noise to compare; give it several times.")
+    ] = None,
+    plot: _PlotOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Every noise at the same epsilon: its scale and the error that it leaves on a coordinate."""
+    laws = [parse(text, Noise) for text in noises] if noises else list(DEFAULT_NOISES)
+    base = Mechanism(Ranked(dim, parse(profiles, Profiles)), Gaussian(), parse_number(rate), steps)
+    found = compare(base, epsilon, delta, laws)
+    rows = [next(found) for _ in track(laws, "comparing", console=log, transient=True)]
+    rows.sort(key=lambda row: (row.l2 is None, row.l2 or row.l1))
+    winner, words = verdict(rows)
+    if plot is not None:
+        from noisette.report.comparison import draw_comparison  # noqa: PLC0415 - matplotlib takes a second to import
+
+        draw_comparison(rows, f"epsilon {epsilon:g}, {dim:,} coordinates, {steps:,} releases", plot)
+    value = {"rows": [row.to_dict() for row in rows], "winner": winner.noise, "verdict": words}
+    emit(as_json, value, lambda: _show_rows(rows, words))
+
+
+def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
+    texts = [repr(one) for one in run]
+    return {
+        "epsilon": result.epsilon,
+        "delta": result.delta,
+        "accountant": result.accountant,
+        "kind": result.kind,
+        "adjacency": result.adjacency,
+        "basis": result.basis,
+        "mechanism": texts[0] if len(texts) == 1 else texts,
+        "hash": result.mechanism_hash,
+    }
+
+
+def _show_guarantee(result: Guarantee, run: Run) -> None:
+    show.print(f"[bold]{result}[/]")
+    show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
+    for one in run:
+        show.print(repr(one), markup=False)
+    show.print(f"hash {result.mechanism_hash}")
+
+
+def _show_rows(rows: list[Row], words: str) -> None:
+    def cell(value: float | None) -> str:
+        return "infinite" if value is None else f"{value:.4g}"
+
+    cells = [
+        [
+            row.law,
+            cell(row.scale),
+            cell(row.std),
+            cell(row.l1) + ("*" if row.median else ""),
+            cell(row.effective_sigma),
+        ]
+        for row in rows
+    ]
+    show.print(table(["noise", "scale", "std = L2 error", "L1 error", "effective sigma"], cells))
+    if any(row.median for row in rows):
+        show.print("* median absolute error: the mean is infinite")
+    show.print(words, markup=False)

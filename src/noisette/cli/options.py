@@ -1,0 +1,36 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from noisette.encode import Encoder
+from noisette.mechanism import Mechanism
+from noisette.noise import Noise
+from noisette.spec import parse, parse_number
+
+__all__ = [
+    "AccountantOption",
+    "DeltaOption",
+    "EncoderOption",
+    "ExamplesOption",
+    "NoiseOption",
+    "RateOption",
+    "mechanism",
+]
+
+EncoderOption = Annotated[str, typer.Option("--encoder", help='Such as "Ranked(dim=26010)" or "L2(dim=26010)".')]
+NoiseOption = Annotated[str, typer.Option("--noise", help='Such as "StudentT(df=9, scale=1.0)".')]
+RateOption = Annotated[str, typer.Option("--rate", help="Sampling rate; fractions like 256/60000 are fine.")]
+DeltaOption = Annotated[float, typer.Option("--delta", help="Failure probability, well below 1 / examples.")]
+AccountantOption = Annotated[str, typer.Option("--accountant", help="pld (tight), rdp or rdp-classic (the paper's).")]
+ExamplesOption = Annotated[
+    int | None, typer.Option("--examples", help="Public number of examples: a delta of 1/examples or more is refused.")
+]
+
+
+def mechanism(encoder: str, noise: str, rate: str, steps: int) -> Mechanism:
+    """The mechanism that the options describe."""
+    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), parse_number(rate), steps)

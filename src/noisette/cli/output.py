@@ -1,0 +1,49 @@
+"""How commands speak: data on stdout, everything else on stderr, errors with a hint, one JSON object on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from noisette.errors import NoisetteError
+
+__all__ = ["JsonFlag", "emit", "fail", "log", "show"]
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+
+show = Console(highlight=False, soft_wrap=True)
+log = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def emit(as_json: bool, value: dict[str, Any], human: Callable[[], None]) -> None:
+    """Print `value` as JSON, or call `human` to show it to a person."""
+    if as_json:
+        sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    else:
+        human()
+
+
+def fail(error: NoisetteError) -> int:
+    """Tell an error and its fix on stderr; the exit status is 1."""
+    log.print(f"[bold red]error:[/] {_plain(error.sentence)}\n\n[bold cyan]hint:[/] {_plain(error.hint)}")
+    return 1
+
+
+def table(columns: list[str], rows: list[list[str]]) -> Table:
+    """A plain table, first column to the left and numbers to the right."""
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for index, name in enumerate(columns):
+        out.add_column(name, justify="left" if index == 0 else "right")
+    for row in rows:
+        out.add_row(*map(_plain, row))
+    return out
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")
