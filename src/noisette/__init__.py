@@ -1,6 +1,19 @@
 """noisette: train PyTorch models with differential privacy, with any noise and a certified epsilon."""
 
 from noisette.account import Ledger, Tradeoff, calibrate, compare, guarantee, tradeoff
+from noisette.denoise import (
+    KS,
+    AndersonDarling,
+    Chain,
+    CramerVonMises,
+    Denoiser,
+    Identity,
+    JamesStein,
+    Kalman,
+    LowPass,
+    Score,
+    Wasserstein,
+)
 from noisette.encode import L2, Encoder, Ranked, Snap
 from noisette.generator import Generator
 from noisette.mechanism import Guarantee, Mechanism
@@ -18,15 +31,22 @@ from noisette.noise import (
 )
 from noisette.private import Private, Released
 from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
+from noisette.recipes import load
 from noisette.release import release
 from noisette.spec import parse
+from noisette.training import PrivateRun, Trainer, make_private
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "KS",
     "L2",
+    "AndersonDarling",
     "Blocks",
     "Cauchy",
+    "Chain",
+    "CramerVonMises",
+    "Denoiser",
     "Empirical",
     "Encoder",
     "Gaussian",
@@ -34,28 +54,38 @@ __all__ = [
     "Generator",
     "Guarantee",
     "HalfNormal",
+    "Identity",
+    "JamesStein",
+    "Kalman",
     "Laplace",
     "Ledger",
     "Logistic",
+    "LowPass",
     "Mechanism",
     "Noise",
     "PaperGaussian",
     "Power",
     "Private",
+    "PrivateRun",
     "Profiles",
     "Quantiles",
     "Ranked",
     "Released",
     "ScipyNoise",
+    "Score",
     "Sech",
     "Snap",
     "StudentT",
     "Tails",
     "Tradeoff",
+    "Trainer",
     "VarianceGamma",
+    "Wasserstein",
     "calibrate",
     "compare",
     "guarantee",
+    "load",
+    "make_private",
     "parse",
     "release",
     "tradeoff",

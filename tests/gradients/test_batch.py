@@ -52,6 +52,18 @@ def test_two_layers_with_one_weight_are_not_tried() -> None:
     assert Batch.candidates(model, LOSS, Layout(model)) == ()
 
 
+def test_a_model_that_stops_fitting_goes_on_without_a_word() -> None:
+    """vmap is no slow path: nothing is warned of, and the rows stay right."""
+    model, x, y = CASES["one layer twice"].build()
+    once = nn.Sequential(model.inner, nn.Tanh(), model.head)
+    gradients = Gradients(once, LOSS)
+    all_rows(gradients, x, y)
+    assert gradients.path == "batch"
+    once.forward = model.forward
+    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
+    assert gradients.path == "vmap"
+
+
 class Overwritten(nn.Module):
     """Changes a layer's input after the layer has run, which autograd does not allow."""
 

@@ -136,10 +136,10 @@ def _count_table(block: ProfileSet, levels: Array) -> npt.NDArray[np.int64]:
 
 
 def _reach(noise: Noise, tau: float, mass: float) -> float:
-    """An eps beyond which the one-dimensional H is at most `mass`."""
+    """An eps beyond which the one-dimensional H falls by at most `mass` until losses that count as infinite."""
     grid = np.geomspace(1e-7, LARGEST_LOSS, 240)
-    small = np.flatnonzero(noise.hockey_stick(grid, tau) <= mass)
-    return float(grid[small[0]]) if small.size else LARGEST_LOSS
+    curve = noise.hockey_stick(grid, tau)
+    return float(grid[np.flatnonzero(curve - curve[-1] <= mass)[0]])
 
 
 def _loss_spread(noise: Noise, tau: float) -> float:

@@ -31,6 +31,7 @@ _MOST_TABLE = 20_000_000
 _MOST_GROUPS = 64
 _MOST_PARTS = 16
 _MOST_DIRECT = 30_000_000
+_EXACT_CELLS = 4096
 _FEW = 500
 
 
@@ -151,9 +152,22 @@ def _window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float) ->
 
 
 def _log_moments(part: Pmf, orders: Array) -> Array:
-    """Log E e^(order * loss) over the finite losses, for each order."""
-    used = part.probs > 0
-    exponents = np.multiply.outer(orders, part.losses[used]) + np.log(part.probs[used])
+    """Upper bounds on log E e^(order * loss) over the finite losses, for orders that are all positive or all negative.
+
+    A lattice may have millions of points: those far out are gathered at the worse ends of cells a thousandth as wide
+    as they are far.
+    """
+    index = part.lower + np.flatnonzero(part.probs)
+    if not index.size:
+        return np.full_like(orders, -np.inf)
+    farthest = max(2 * _EXACT_CELLS, 1 - int(index[0]), 1 + int(index[-1]))
+    far = np.geomspace(_EXACT_CELLS, farthest, math.ceil(1000 * math.log(farthest / _EXACT_CELLS)))
+    ends = np.unique(np.concatenate([np.arange(_EXACT_CELLS), far.astype(np.int64), [farthest]]))
+    ends = np.concatenate([-ends[:0:-1], ends])
+    cells = np.searchsorted(ends, index) if orders[0] > 0 else np.searchsorted(ends, index, side="right") - 1
+    mass = np.bincount(cells, weights=part.probs[part.probs > 0], minlength=len(ends))
+    used = mass > 0
+    exponents = np.multiply.outer(orders, part.step * ends[used]) + np.log(mass[used])
     return np.asarray(special.logsumexp(exponents, axis=1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import sys
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from noisette import __version__
 from noisette.cli.account import account_command, calibrate_command, compare_command
+from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
+from noisette.cli.train import predict_command, resume_command, show_command, train_command
 from noisette.errors import InvalidInput, NoisetteError
 
 __all__ = ["app", "main"]
@@ -20,6 +22,11 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command("account")(account_command)
 app.command("calibrate")(calibrate_command)
 app.command("compare")(compare_command)
+app.command("train")(train_command)
+app.command("resume")(resume_command)
+app.command("show")(show_command)
+app.command("predict")(predict_command)
+app.add_typer(data_app, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -31,7 +38,7 @@ def _root(
 ) -> None:
     """Train PyTorch models with differential privacy: any noise, and an epsilon that is a certified bound."""
     if version:
-        show.print(f"noisette {__version__}")
+        show.print(f"noisette {importlib.metadata.version('noisette')}")
         raise typer.Exit
     for number, path in enumerate(load or []):
         _import(path, f"noisette_loaded_{number}")

@@ -94,9 +94,8 @@ class Witness:
 
     def _outputs(self, x: Tensor, seed: int = 0) -> Tensor:
         torch.manual_seed(seed)
-        with torch.enable_grad():
-            # the model may work in place on what it is given
-            outputs = functional_call(self._model, buffers_of(self._model), (x.clone(),))
+        # the model may work in place on what it is given
+        outputs = functional_call(self._model, buffers_of(self._model), (x.clone(),))
         if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
             raise InvalidInput(
                 f"the output of {type(self._model).__name__} has no row for each example.",

@@ -96,7 +96,7 @@ class Gradients:
                 "isolation cannot be checked without two different examples.", hint="give more of the data"
             )
         x, y = inputs[chosen], targets[chosen]
-        with without_dropout(self._model, self.parameters[0].device):
+        with torch.enable_grad(), without_dropout(self._model, self.parameters[0].device):
             witness = Witness(self._model, self._loss, self._layout, x, y)
             self._fast = tuple(way for way in self._fast if witness.confirms(way))
         self._trusted = self._modes()

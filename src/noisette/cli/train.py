@@ -1,0 +1,214 @@
+"""`noisette train`, `resume`, `show` and `predict`: a private model with its guarantee in one command."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from noisette import data as datasets
+from noisette.cli.output import JsonFlag, emit, log, show
+from noisette.errors import InvalidInput
+from noisette.recipes import Recipe, Session, load, reopen, start
+from noisette.recipes.folder import Point, read
+from noisette.spec import parse_number
+
+__all__ = ["predict_command", "resume_command", "show_command", "train_command"]
+
+_RootOption = Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")]
+_UnsafeFlag = Annotated[
+    bool, typer.Option("--unsafe-show-private-metrics", help="Show the training loss, which is private; stamped.")
+]
+_BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run's folder.")]
+
+
+def train_command(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe, or a TOML file.")] = "digits",
+    epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Failure probability.")] = None,
+    noise: Annotated[str | None, typer.Option(help='Such as "Laplace()" or "Gaussian(scale=1.1)".')] = None,
+    encoder: Annotated[str | None, typer.Option(help='Such as "L2()" or "Ranked(profiles=Tails())".')] = None,
+    denoiser: Annotated[str | None, typer.Option(help='Such as "KS()" or "Identity()".')] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant or linear.")] = None,
+    averaging: Annotated[float | None, typer.Option(help="Factor of the weights' moving average.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
+    model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
+    evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    data_root: _RootOption = None,
+    runs: Annotated[Path, typer.Option(help="Where the folder of the run goes.")] = Path("runs"),
+    ledger: Annotated[Path | None, typer.Option(help="A data set's ledger, which all its runs pay into.")] = None,
+    tensorboard: _BoardOption = False,
+    unsafe: _UnsafeFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a model with differential privacy."""
+    chosen = Recipe.load(recipe)
+    options = chosen.model_options | dict(_option(text) for text in model_option or [])
+    chosen = chosen.changed(
+        epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
+        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
+        evaluations=evaluations, model_options=options if model is None or model_option else {},
+    )  # fmt: skip
+    with log.status("loading data and planning the noise"):
+        session = start(runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe)
+    _work(session, tensorboard, as_json)
+
+
+def resume_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    data_root: _RootOption = None,
+    tensorboard: _BoardOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    with log.status("loading"):
+        session = reopen(run, **({"data_root": data_root} if data_root else {}))
+        lost = session.resume()
+    if lost:
+        log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
+    _work(session, tensorboard, as_json)
+
+
+def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
+    """What a run promises, and how good its model is."""
+    promise = json.loads(read(run, "guarantee.json"))
+    lines = [json.loads(line) for line in read(run, "metrics.jsonl").splitlines()]
+    last = lines[-1] if lines else {}
+    value = {**promise, "run": str(run), "accuracy": last.get("accuracy"), "updates": last.get("updates")}
+
+    def human() -> None:
+        for key, entry in value.items():
+            show.print(f"[bold]{key}[/] {entry}", markup=True)
+
+    emit(as_json, value, human)
+
+
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    data: Annotated[str, typer.Argument(help="A .npy array of inputs, or a data set whose test part is used.")],
+    data_root: _RootOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Classes that a run's model predicts."""
+    model = load(run)
+    targets = None
+    if data.endswith(".npy"):
+        try:
+            inputs = torch.from_numpy(np.load(data, allow_pickle=False)).float()
+        except (OSError, ValueError):
+            raise InvalidInput(f"{data} is no array of numbers.", hint="write it with numpy.save") from None
+    else:
+        loaded = datasets.load(data, data_root)
+        inputs, targets = loaded.test_inputs, loaded.test_targets
+    shape = tuple(json.loads(read(run, "session.json"))["shape"])
+    if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
+        raise InvalidInput(
+            f"inputs of shape {tuple(inputs.shape)} do not fit a model for {shape}.",
+            hint="give an array (N, ...) of examples",
+        )
+    with torch.no_grad():
+        found = torch.cat([model(part).argmax(dim=1) for part in torch.split(inputs, 1000)])
+    value: dict[str, Any] = {"run": str(run), "predictions": found.tolist()}
+    if targets is not None:
+        value["accuracy"] = float((found == targets).double().mean())
+    emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist())), markup=False))
+
+
+def _work(session: Session, tensorboard: bool, as_json: bool) -> None:
+    """Train to the end with a progress bar; Ctrl-C leaves a run that can be resumed."""
+    began, last = time.monotonic(), None
+    board = _board(session.folder) if tensorboard else None
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
+    try:
+        with Progress(*columns, TimeRemainingColumn(), console=log, transient=as_json) as bar:
+            task = bar.add_task("training", total=session.private.total, completed=session.private.updates, note="")
+            for point in session.points():
+                bar.update(task, completed=session.private.updates)
+                if point is not None:
+                    last = point
+                    bar.update(task, note=_note(point))
+                    if board is not None:
+                        board.add_scalar("epsilon", point.epsilon, point.updates)
+                        if point.accuracy is not None:
+                            board.add_scalar("test accuracy", point.accuracy, point.updates)
+    except KeyboardInterrupt:
+        session.save()
+        log.print(f"stopped; go on with: noisette resume {session.folder}")
+        raise typer.Exit(1) from None
+    finally:
+        session.close()
+        if board is not None:
+            board.close()
+    _finish(session, last, time.monotonic() - began, as_json)
+
+
+def _finish(session: Session, last: Point | None, seconds: float, as_json: bool) -> None:
+    from noisette.report.accuracy import draw_accuracy  # noqa: PLC0415 - matplotlib takes a second to import
+
+    if last is None:
+        raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {session.folder}")
+    picture = draw_accuracy(session.folder)
+    promise = session.private.guarantee(session.recipe.delta)
+    value = {
+        "run": str(session.folder),
+        "epsilon": promise.epsilon,
+        "delta": promise.delta,
+        "kind": promise.kind,
+        "accuracy": last.accuracy,
+        "steps": last.updates,
+        "seconds": round(seconds, 2),
+        "hash": session.mechanism.hash,
+    }
+
+    def human() -> None:
+        if last.accuracy is not None:
+            show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
+        show.print(f"[bold]guarantee: {promise}[/] ({promise.kind}, {promise.adjacency})")
+        if session.private.reproducible:
+            show.print("reproducible: not for release")
+        if session.unsafe:
+            show.print("private metrics were shown: the guarantee does not cover them")
+        show.print(f"{session.folder} holds the model, its ledger and {picture.name}", markup=False)
+        show.print(f"plot: {picture}", markup=False)
+
+    emit(as_json, value, human)
+
+
+def _note(point: Point) -> str:
+    parts = [f"epsilon {point.epsilon:.2f}"]
+    if point.accuracy is not None:
+        parts.append(f"test {point.accuracy:.1%}")
+    if point.train_loss is not None:
+        parts.append(f"UNSAFE train loss {point.train_loss:.3f}")
+    return ", ".join(parts)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"{text!r} is not NAME=VALUE.", hint="write for example activation=tanh")
+    if "," in value:
+        return name, [int(part) for part in value.split(",") if part.strip().isdigit()]
+    return name, int(parse_number(value)) if value.isdigit() else value
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise InvalidInput("TensorBoard is not installed.", hint="pip install tensorboard") from None
+    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]

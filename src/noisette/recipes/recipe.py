@@ -1,0 +1,146 @@
+"""A recipe: everything that a training run needs, in one TOML file of plain values."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+
+from noisette.account import calibrate
+from noisette.denoise import Denoiser
+from noisette.encode import Encoder
+from noisette.errors import InvalidInput
+from noisette.mechanism import Mechanism
+from noisette.noise import Noise
+from noisette.spec import parse, positive, real, whole
+
+__all__ = ["Recipe", "names"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to train and how. Of the noise's scale, `steps` and `epsilon` exactly two are given; the third is computed.
+
+    `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
+    evaluates an exponential moving average of the weights.
+    """
+
+    name: str
+    data: str
+    model: str
+    encoder: str
+    noise: str
+    batch: int
+    lr: float
+    steps: int | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    denoiser: str = "Identity()"
+    momentum: float = 0.0
+    schedule: str = "constant"
+    averaging: float = 0.0
+    chunk: int = 64
+    evaluations: int = 20
+    model_seed: int = 0
+    model_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        whole("batch", self.batch, least=1)
+        whole("evaluations", self.evaluations, least=1)
+        positive("lr", self.lr)
+        if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
+            raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
+        if self.schedule not in ("constant", "linear"):
+            raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
+        parse(self.encoder, Encoder)
+        parse(self.denoiser, Denoiser)
+        given = [parse(self.noise, Noise).scale is not None, self.steps is not None, self.epsilon is not None]
+        if sum(given) != 2:
+            raise InvalidInput(
+                f"{sum(given)} of noise scale, steps and epsilon are given, not two.",
+                hint="give two of them, and the third is computed",
+            )
+
+    @classmethod
+    def load(cls, name: str) -> Self:
+        """A recipe of the package by name, or any TOML file by path.
+
+        >>> Recipe.load("digits").data
+        'digits'
+        """
+        if name in names():
+            text = (resources.files("noisette.recipes") / f"{name}.toml").read_text()
+        elif name.endswith(".toml") and Path(name).is_file():
+            text = Path(name).read_text()
+        else:
+            raise InvalidInput(
+                f"there is no recipe {name!r}.", hint=f"choose one of {', '.join(names())}, or a TOML file"
+            )
+        return cls.from_toml(text)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """The recipe that TOML text describes."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"the recipe is not TOML: {error}.", hint="see the recipes in the package") from None
+        known = {one.name for one in fields(cls)}
+        missing = {"name", "data", "model", "encoder", "noise", "batch", "lr"} - set(table)
+        if missing or set(table) - known:
+            wrong = ", ".join(sorted(missing or set(table) - known))
+            raise InvalidInput(
+                f"the recipe has {'no' if missing else 'an unknown'} {wrong}.", hint=f"it may have {sorted(known)}"
+            )
+        return cls(**table)
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back to an equal value."""
+        return tomli_w.dumps({key: value for key, value in asdict(self).items() if value is not None})
+
+    def changed(self, **overrides: Any) -> Self:
+        """A copy with fields overridden; what is given explicitly pushes out what the recipe had of the third kind.
+
+        >>> Recipe.load("digits").changed(noise="Gaussian(scale=2.0)", steps=10).epsilon is None
+        True
+        """
+        table = asdict(self) | {key: value for key, value in overrides.items() if value is not None}
+        scaled = parse(table["noise"], Noise).scale is not None
+        given = {key for key in ("steps", "epsilon") if overrides.get(key) is not None}
+        if scaled and table["steps"] is not None and table["epsilon"] is not None and given != {"steps", "epsilon"}:
+            table["epsilon" if "epsilon" not in given else "steps"] = None
+        if not scaled and given and None in (table["steps"], table["epsilon"]):
+            raise InvalidInput(
+                "neither scale nor both of steps and epsilon are given.", hint="give --steps and --epsilon"
+            )
+        return type(self)(**table)
+
+    def mechanism(self, dim: int, examples: int) -> Mechanism:
+        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`."""
+        rate = min(1.0, self.batch / examples)
+        encoder = parse(self.encoder, Encoder)
+        encoder = encoder if encoder.dim is not None else encoder.replace(dim=dim)
+        mechanism = Mechanism(encoder, parse(self.noise, Noise), rate, self.steps or 1)
+        if self.epsilon is None:
+            return mechanism
+        unknown = "scale" if self.steps is not None else "steps"
+        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples)
+
+    def factor(self, step: int, total: int) -> float:
+        """What the schedule multiplies the learning rate with at `step` of `total`."""
+        return max(0.0, 1 - step / total) if self.schedule == "linear" else 1.0
+
+    def every(self, total: int) -> int:
+        """Steps from one evaluation to the next."""
+        return math.ceil(total / self.evaluations)
+
+
+def names() -> list[str]:
+    """The recipes of the package."""
+    files = resources.files("noisette.recipes").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))

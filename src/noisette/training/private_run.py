@@ -1,0 +1,246 @@
+"""The private step: sample, encode, pay, release, denoise. Everything that trains goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisette.account import Ledger, guarantee
+from noisette.denoise import Denoiser, Identity, State
+from noisette.encode import Encoder
+from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
+from noisette.generator import Generator
+from noisette.gradients import Gradients
+from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
+from noisette.private import Private, Released
+from noisette.release import release
+from noisette.training.sampler import PoissonSampler
+
+__all__ = ["PrivateRun", "make_private"]
+
+
+class PrivateRun:
+    """The private gradients of a whole run: iterate, and before each turn of your loop ``p.grad`` holds the next one.
+
+    A turn samples a batch, encodes and sums its gradients, pays for the step in every ledger, releases the sum with
+    noise, denoises it, and writes it into ``grad`` divided by the expected batch size, a public constant. The loop ends
+    when the mechanism's steps are spent; asking for one more raises `BudgetSpent`. Make it with `make_private`.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        inputs: Tensor,
+        targets: Tensor,
+        run: Run,
+        *,
+        denoiser: Denoiser,
+        ledgers: Sequence[Ledger],
+        seed: int | None,
+    ) -> None:
+        self.run, self.denoiser = run, denoiser
+        self._gradients, self._inputs, self._targets = gradients, inputs, targets
+        self._ledgers = tuple(ledgers)
+        self._noise = Generator(seed, purpose="noise")
+        self._sampling = Generator(seed, purpose="sampling")
+        self._previous: Tensor | None = None
+        self.state: State = denoiser.init(run[0].noise, gradients.dim)
+        # the first ledger counts this run's own steps, also those of an earlier process that was cut off
+        own = self._ledgers[0] if self._ledgers else None
+        self._paid = [own.spent(mechanism) if own else 0 for mechanism in run]
+        self._unused = [0] * len(run)
+        self.updates = 0
+
+    @property
+    def paid(self) -> int:
+        """Steps paid so far, also by earlier processes of the same run."""
+        return sum(self._paid)
+
+    @property
+    def total(self) -> int:
+        """Steps that the whole run may take."""
+        return sum(mechanism.steps for mechanism in self.run)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether noise and batches come from a seed, so that nothing of this run may be released."""
+        return self._noise.reproducible
+
+    def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
+        """What the steps paid so far promise at `delta`."""
+        spent = tuple(m.replace(steps=steps) for m, steps in zip(self.run, self._paid, strict=True))
+        return guarantee(spent, delta, accountant, examples=len(self._inputs))
+
+    def __iter__(self) -> Iterator[int]:
+        """Take steps until the budget is spent; yields the number of updates so far."""
+        while any(map(self._left, range(len(self.run)))):
+            self.step()
+            yield self.updates
+
+    def step(self) -> Released:
+        """One private step: ``grad`` of every trainable parameter is set, and the denoised release returned."""
+        which = next((i for i in range(len(self.run)) if self._left(i)), None)
+        if which is None:
+            raise BudgetSpent(
+                f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
+            )
+        mechanism = self.run[which]
+        with _ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
+            total = self._private_sum(mechanism)
+        self._pay(which)
+        released = release(mechanism, total, generator=self._noise)
+        denoised, self.state = self.denoiser.update(released, self.state)
+        if self.denoiser.lookahead:
+            self._previous = _flat(self._gradients.parameters)
+        expected = mechanism.rate * len(self._inputs)
+        self._gradients.write(denoised.values / expected)
+        self.updates += 1
+        return denoised
+
+    def _left(self, which: int) -> int:
+        return self.run[which].steps - self._paid[which] + self._unused[which]
+
+    def _pay(self, which: int) -> None:
+        """Pay for this step, and for a few to come: a sync to disk takes as long as a small step."""
+        if self._unused[which] == 0:
+            mechanism = self.run[which]
+            ahead = min(1 + self.total // 200, 16, mechanism.steps - self._paid[which])
+            for ledger in self._ledgers:
+                ledger.spend(mechanism, ahead)
+            self._paid[which] += ahead
+            self._unused[which] += ahead
+        self._unused[which] -= 1
+
+    def _private_sum(self, mechanism: Mechanism) -> Private:
+        sampler = PoissonSampler(len(self._inputs), mechanism.rate, self._sampling)
+        index = torch.from_numpy(sampler.draw()).to(self._inputs.device)
+        inputs, targets = self._inputs[index], self._targets[index]
+        encoder = mechanism.encoder
+        total = Private(torch.zeros(self._gradients.dim, dtype=torch.float64, device=self._inputs.device))
+        chunks = self._gradients.chunks(inputs, targets)
+        if encoder.micro_batch == 1:
+            for rows in chunks:
+                total = total + encoder.encode_sum(rows)
+            return total
+        groups = max(1, round(mechanism.rate * len(self._inputs) / encoder.micro_batch))
+        drawn = torch.from_numpy(sampler.groups(len(index), groups))
+        kept = [rows.clone() for rows in chunks]  # a group is encoded as one, so its examples must be at hand
+        return total + encoder.encode_sum(torch.cat(kept), drawn.to(self._inputs.device)) if kept else total
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs to know: public values only, and nothing of any generator."""
+        return {
+            "mechanism": run_hash(self.run),
+            "ledger": self._ledgers[0].head if self._ledgers else "",
+            "updates": self.updates,
+            "denoiser": repr(self.denoiser),
+            "denoiser_state": self.state,
+            "previous": self._previous,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`: same mechanism, same ledger, fresh noise and fresh batches."""
+        if state["mechanism"] != run_hash(self.run):
+            raise MechanismMismatch(
+                f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {run_hash(self.run)}.",
+                hint="resume with the mechanism that the run was started with",
+            )
+        if self._ledgers and not self._ledgers[0].holds(state["ledger"]):
+            raise MechanismMismatch(
+                "the ledger does not hold the entries that the checkpoint was saved with.",
+                hint="restore the ledger that belongs to this run: it was cut or exchanged",
+            )
+        if state["denoiser"] != repr(self.denoiser):
+            raise MechanismMismatch(
+                f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",
+                hint="resume with the denoiser that the run was started with",
+            )
+        self.state, self.updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
+
+
+def make_private(
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    mechanism: Mechanism | Sequence[Mechanism],
+    *,
+    denoiser: Denoiser | None = None,
+    ledger: Ledger | Sequence[Ledger] = (),
+    chunk: int = 64,
+    seed: int | None = None,
+) -> PrivateRun:
+    """Private gradients for your own loop over `inputs` (N, ...) and `targets` (N, ...), which stay on their device.
+
+    `mechanism` may leave its encoder's ``dim`` to the model. Each step is paid in every ledger before it is released;
+    the first ledger is this run's own. `seed` makes a run that can be repeated and must not be released.
+
+    >>> from noisette import L2, Gaussian, Mechanism
+    >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
+    >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> for step in (private := make_private(model, nn.CrossEntropyLoss(), x, y, mechanism)):
+    ...     optimizer.step()
+    >>> print(private.guarantee(delta=1e-5))
+    epsilon = 2.087 at delta = 1e-05
+    """
+    run = as_run(mechanism)
+    gradients = Gradients(model, loss, chunk=chunk)
+    if not run:
+        raise InvalidInput("the run has no mechanism.", hint="give at least one Mechanism")
+    for one in run:
+        _ = one.noise.known_scale
+        check_dim(one.encoder, gradients.dim)
+    if len(inputs) == 0:
+        raise InvalidInput("the data set is empty.", hint="give at least one example")
+    if len(inputs) >= 2:
+        gradients.check_isolation(inputs[:64], targets[:64])
+    return PrivateRun(
+        gradients,
+        inputs,
+        targets,
+        run,
+        denoiser=denoiser or Identity(),
+        ledgers=(ledger,) if isinstance(ledger, Ledger) else ledger,
+        seed=seed,
+    )
+
+
+def check_dim(encoder: Encoder, dim: int) -> None:
+    """Raise where an encoder is made for another number of parameters than `dim`."""
+    if encoder.dim != dim:
+        raise InvalidInput(
+            f"the encoder has dimension {encoder.dim}, the model has {dim} trained parameters.",
+            hint=f"give the encoder dim={dim}",
+        )
+
+
+def _flat(parameters: Sequence[nn.Parameter]) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in parameters])
+
+
+class _ahead:  # noqa: N801 - a context manager
+    """Inside, the parameters stand at theta + factor * (theta - previous); afterwards at theta again, bit by bit."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], previous: Tensor | None, factor: float) -> None:
+        self._parameters, self._previous, self._factor = parameters, previous, factor
+        self._here: list[Tensor] = []
+
+    def __enter__(self) -> None:
+        if self._previous is None or self._factor == 0:
+            return
+        self._here = [parameter.detach().clone() for parameter in self._parameters]
+        start = 0
+        for parameter in self._parameters:
+            before = self._previous[start : start + parameter.numel()].view_as(parameter)
+            parameter.data.add_(parameter.data - before, alpha=self._factor)
+            start += parameter.numel()
+
+    def __exit__(self, *_: object) -> None:
+        for parameter, value in zip(self._parameters, self._here, strict=False):
+            parameter.data.copy_(value)

@@ -1,0 +1,110 @@
+"""The trainer: an optimizer around private gradients, with evaluation on public data, averaging and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from noisette.training import checkpoint
+from noisette.training.private_run import PrivateRun
+
+__all__ = ["Progress", "Trainer", "accuracy"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after a step: all of it public."""
+
+    updates: int
+    paid: int
+    total: int
+
+
+class Trainer:
+    """Runs an optimizer on private gradients: ``for progress in trainer.run(): ...``, so that bars and logs are yours.
+
+    `averaging` above 0 keeps an exponential moving average of the weights with that factor, which `evaluated` returns.
+
+    >>> from noisette import L2, Gaussian, Mechanism, make_private
+    >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
+    >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
+    >>> private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism)
+    >>> trainer = Trainer(model, private, torch.optim.SGD(model.parameters(), lr=0.1))
+    >>> [progress.updates for progress in trainer.run()]
+    [1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        private: PrivateRun,
+        optimizer: Optimizer,
+        scheduler: LRScheduler | None = None,
+        *,
+        averaging: float = 0.0,
+    ) -> None:
+        self.model, self.private, self.optimizer, self.scheduler = model, private, optimizer, scheduler
+        average = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
+        self._average = AveragedModel(model, multi_avg_fn=average) if averaging > 0 else None
+
+    def run(self) -> Iterator[Progress]:
+        """Take steps until the budget is spent."""
+        for updates in self.private:
+            self.optimizer.step()
+            if self.scheduler is not None:
+                self.scheduler.step()
+            if self._average is not None:
+                self._average.update_parameters(self.model)
+            yield Progress(updates, self.private.paid, self.private.total)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model to use: the average of the weights where there is one, else the model itself."""
+        return self._average.module if self._average is not None else self.model
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint, atomically. It holds no state of any generator: a resumed run draws fresh noise."""
+        checkpoint.save(path, self._state())
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint of the same mechanism and ledger."""
+        state = checkpoint.load(path)
+        self.private.load_state_dict(state["private"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        if self._average is not None:
+            self._average.load_state_dict(state["average"])
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "private": self.private.state_dict(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else {},
+            "average": self._average.state_dict() if self._average is not None else {},
+        }
+
+
+def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 1000) -> float:
+    """The share of PUBLIC examples `inputs` (N, ...) whose class is right; a model in train mode stays in it.
+
+    >>> accuracy(nn.Identity(), torch.eye(3), torch.tensor([0, 1, 1]))
+    0.6666666666666666
+    """
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        pairs = zip(torch.split(inputs, batch), torch.split(targets, batch), strict=True)
+        right = sum(int((model(x).argmax(dim=1) == y).sum()) for x, y in pairs)
+    model.train(training)
+    return right / len(inputs)
