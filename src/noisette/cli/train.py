@@ -211,4 +211,4 @@ def _board(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise InvalidInput("TensorBoard is not installed.", hint="pip install tensorboard") from None
-    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / "tensorboard"))
