@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -100,11 +101,13 @@ class Ledger:
         end = os.lseek(self._file, 0, os.SEEK_END)
         try:
             if os.write(self._file, data) != len(data):
-                raise OSError(28, "no space left on device")
+                raise OSError(errno.ENOSPC, "no space left on device")
             os.fsync(self._file)
-        except OSError as error:
-            os.ftruncate(self._file, end)  # half a line is no entry
-            raise self._unwritable(error) from None
+        except BaseException as error:  # Ctrl-C as well: what is not paid for certain must not stay half written
+            os.ftruncate(self._file, end)
+            if isinstance(error, OSError):
+                raise self._unwritable(error) from None
+            raise
         self.head = head
         self._heads.add(head)
 

@@ -178,7 +178,7 @@ def _finish(session: Session, last: Point | None, seconds: float, as_json: bool)
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(f"[bold]guarantee: {promise}[/] ({promise.kind}, {promise.adjacency})")
-        if session.private.reproducible:
+        if session.reproducible:
             show.print("reproducible: not for release")
         if session.unsafe:
             show.print("private metrics were shown: the guarantee does not cover them")

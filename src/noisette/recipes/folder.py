@@ -15,7 +15,7 @@ from noisette import data as datasets
 from noisette import models
 from noisette.account import Ledger, guarantee
 from noisette.denoise import Denoiser
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, MechanismMismatch
 from noisette.gradients import Gradients
 from noisette.mechanism import Mechanism
 from noisette.recipes.recipe import Recipe
@@ -40,7 +40,8 @@ class Point:
 class Session:
     """One process's part of a run in its folder; iterate over `points` to train.
 
-    `unsafe` shows the training loss, which is private: every result is stamped with it.
+    `unsafe` shows the training loss, which is private: every result is stamped with it. So is `reproducible`, which
+    says that an earlier process of the run had a seed.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Session:
         seed: int | None = None,
         shared: Path | None = None,
         unsafe: bool = False,
+        reproducible: bool = False,
     ) -> None:
         self.folder, self.recipe, self.unsafe = folder, recipe, unsafe
+        self.reproducible = reproducible or seed is not None
         self.data = datasets.load(recipe.data, data_root)
         self._inputs, self._targets = self.data.train_inputs.to(device), self.data.train_targets.to(device)
         model = models.build(
@@ -62,20 +65,26 @@ class Session:
         ).to(device)
         self._loss = nn.CrossEntropyLoss()
         self.mechanism = _mechanism(folder, recipe, Gradients(model, self._loss).dim, len(self._inputs))
-        self._books = [Ledger(folder / "ledger.jsonl", data=recipe.data)]
-        if shared is not None:
-            self._books.append(Ledger(shared, data=recipe.data))
-        self.private = make_private(
-            model,
-            self._loss,
-            self._inputs,
-            self._targets,
-            self.mechanism,
-            denoiser=parse(recipe.denoiser, Denoiser),
-            ledger=self._books,
-            chunk=recipe.chunk,
-            seed=seed,
-        )
+        self._books: list[Ledger] = []
+        try:
+            for path in (folder / "ledger.jsonl", shared):
+                if path is not None:
+                    self._books.append(Ledger(path, data=recipe.data))
+            _check_own(self._books[0], self.mechanism)
+            self.private = make_private(
+                model,
+                self._loss,
+                self._inputs,
+                self._targets,
+                self.mechanism,
+                denoiser=parse(recipe.denoiser, Denoiser),
+                ledger=self._books,
+                chunk=recipe.chunk,
+                seed=seed,
+            )
+        except BaseException:
+            self.close()
+            raise
         optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
         total = self.private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
@@ -90,15 +99,25 @@ class Session:
     def points(self) -> Iterator[Point | None]:
         """Train to the end of the budget: a point at every evaluation, None after every other step."""
         every = self.recipe.every(self.private.total)
+        if not self.private.left and not self._finished():
+            yield self._evaluate()  # cut off after its last payment: only the results are missing
         for progress in self.trainer.run():
-            if progress.updates % every and progress.paid < progress.total:
-                yield None
-                continue
-            point = self._point()
-            with (self.folder / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps({key: value for key, value in vars(point).items() if value is not None}) + "\n")
-            self.save()
-            yield point
+            yield self._evaluate() if progress.updates % every == 0 or not self.private.left else None
+
+    def _finished(self) -> bool:
+        lines = self._metrics().splitlines()
+        return bool(lines) and bool(json.loads(lines[-1])["paid"] == self.private.total)
+
+    def _evaluate(self) -> Point:
+        point = self._point()
+        line = json.dumps({key: value for key, value in vars(point).items() if value is not None}) + "\n"
+        self.save()  # first, so that a kill between the two leaves no point that is reached again
+        checkpoint.write(self.folder / "metrics.jsonl", (self._metrics() + line).encode())
+        return point
+
+    def _metrics(self) -> str:
+        path = self.folder / "metrics.jsonl"
+        return path.read_text() if path.exists() else ""
 
     def save(self) -> None:
         """Write the checkpoint, the model and the guarantee as they are now."""
@@ -106,7 +125,7 @@ class Session:
         checkpoint.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
         promise = self.private.guarantee(self.recipe.delta).to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
-        if self.private.reproducible:
+        if self.reproducible:
             promise["reproducible"] = "not for release"
         if self.unsafe:
             promise["unsafe"] = "private metrics were shown: the guarantee does not cover them"
@@ -142,6 +161,15 @@ def _mechanism(folder: Path, recipe: Recipe, dim: int, examples: int) -> Mechani
     return mechanism
 
 
+def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:
+    """A run's own ledger holds its own steps only; else the guarantee of the run would leave some of them out."""
+    if ledger.spent(mechanism) != sum(one.steps for one in ledger.run()):
+        raise MechanismMismatch(
+            f"the ledger {ledger.path} has paid for another mechanism than {mechanism.hash}.",
+            hint="restore the run's mechanism.toml and ledger.jsonl",
+        )
+
+
 def new_folder(root: Path, name: str) -> Path:
     """A new folder NAME-0001, NAME-0002, ... below `root`."""
     for number in range(1, 10000):
@@ -167,7 +195,7 @@ def start(root: Path, recipe: Recipe, **options: Any) -> Session:
     settings: dict[str, Any] = {
         key: str(value) for key, value in options.items() if value is not None and key != "seed"
     }
-    settings |= {"shape": session.data.shape, "classes": session.data.classes}
+    settings |= {"shape": session.data.shape, "classes": session.data.classes, "reproducible": session.reproducible}
     checkpoint.write(folder / "recipe.toml", recipe.to_toml().encode())
     checkpoint.write(folder / "session.json", json.dumps(settings).encode())
     return session
@@ -180,6 +208,7 @@ def reopen(folder: Path, **options: Any) -> Session:
         Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
     settings = json.loads(read(folder, "session.json"))
     known: dict[str, Any] = {"device": settings.get("device", "cpu"), "unsafe": settings.get("unsafe") == "True"}
+    known["reproducible"] = settings["reproducible"]
     known |= {key: Path(settings[key]) for key in ("data_root", "shared") if key in settings}
     return Session(folder, recipe, **(known | options))
 

@@ -53,6 +53,8 @@ class Recipe:
         whole("batch", self.batch, least=1)
         whole("evaluations", self.evaluations, least=1)
         positive("lr", self.lr)
+        if self.steps is not None:
+            whole("steps", self.steps, least=1)
         if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
         if self.schedule not in ("constant", "linear"):

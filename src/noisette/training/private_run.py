@@ -65,6 +65,11 @@ class PrivateRun:
         return sum(mechanism.steps for mechanism in self.run)
 
     @property
+    def left(self) -> int:
+        """Steps that can still be taken."""
+        return sum(map(self._left, range(len(self.run))))
+
+    @property
     def reproducible(self) -> bool:
         """Whether noise and batches come from a seed, so that nothing of this run may be released."""
         return self._noise.reproducible
@@ -76,7 +81,7 @@ class PrivateRun:
 
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
-        while any(map(self._left, range(len(self.run)))):
+        while self.left:
             self.step()
             yield self.updates
 
@@ -198,8 +203,7 @@ def make_private(
         check_dim(one.encoder, gradients.dim)
     if len(inputs) == 0:
         raise InvalidInput("the data set is empty.", hint="give at least one example")
-    if len(inputs) >= 2:
-        gradients.check_isolation(inputs[:64], targets[:64])
+    gradients.check_isolation(*_probe(inputs, targets))
     return PrivateRun(
         gradients,
         inputs,
@@ -218,6 +222,17 @@ def check_dim(encoder: Encoder, dim: int) -> None:
             f"the encoder has dimension {encoder.dim}, the model has {dim} trained parameters.",
             hint=f"give the encoder dim={dim}",
         )
+
+
+def _probe(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """A few made-up examples of the same shapes: whether a model mixes examples must not hang on private ones."""
+    shape, device = (4, *inputs.shape[1:]), inputs.device
+    public = torch.Generator().manual_seed(0)
+    if inputs.is_floating_point():
+        made = torch.rand(shape, generator=public).to(inputs.dtype)
+    else:
+        made = torch.randint(2, shape, generator=public).to(inputs.dtype)
+    return made.to(device), torch.zeros((4, *targets.shape[1:]), dtype=targets.dtype, device=device)
 
 
 def _flat(parameters: Sequence[nn.Parameter]) -> Tensor:

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from noisette.errors import InvalidInput
 from noisette.training import checkpoint
 from noisette.training.private_run import PrivateRun
 
@@ -77,13 +78,18 @@ class Trainer:
     def load(self, path: Path) -> None:
         """Go on from a checkpoint of the same mechanism and ledger."""
         state = checkpoint.load(path)
-        self.private.load_state_dict(state["private"])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
-        if self._average is not None:
-            self._average.load_state_dict(state["average"])
+        try:
+            self.private.load_state_dict(state["private"])
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(state["scheduler"])
+            if self._average is not None:
+                self._average.load_state_dict(state["average"])
+        except (KeyError, TypeError, RuntimeError):
+            raise InvalidInput(
+                f"{path} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
+            ) from None
 
     def _state(self) -> dict[str, Any]:
         return {
