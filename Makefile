@@ -1,5 +1,5 @@
-# `make demo` shows the library at work, `make test` checks it. Both set up .venv the first time, and whenever
-# pyproject.toml or constraints.txt change; otherwise they start at once.
+# `make demo` trains a private model, `make test` checks everything. Each sets up .venv the first time, and whenever
+# pyproject.toml or constraints.txt change; otherwise it starts at once.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,11 +13,13 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test lint slow clean
+.PHONY: demo test lint slow bench clean
 
+# a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
-	$(BIN)/python -m noisette.report.demo
+	$(BIN)/noisette train digits
 
+# lint, types, tests, and every example in docstrings and on the pages
 test: lint
 	$(BIN)/pytest -m "not slow"
 	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
@@ -27,11 +29,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# statistical and kill tests at their full counts
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
+# how long accounting takes, beside how long it may take
+bench: $(READY)
+	$(BIN)/python benchmarks/account.py
+
 clean:
-	rm -rf $(VENV) build dist runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

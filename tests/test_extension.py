@@ -133,7 +133,7 @@ def refuses(checks, example):
     return False
 
 assert refuses(NOISE_CHECKS, importlib.import_module("wrong_magnitude").MyNoise(1.0))
-assert refuses(NOISE_CHECKS, importlib.import_module("wrong_tail").MyNoise(1.0))
+assert refuses(NOISE_CHECKS, importlib.import_module("wrong_tail").MyTail(1.0))
 assert refuses(ENCODER_CHECKS, importlib.import_module("wrong_encoder").MyEncoder(dim=50))
 print("refused")
 """
@@ -142,7 +142,9 @@ print("refused")
 def test_a_mistake_does_not_get_through(tmp_path: Path) -> None:
     """The same files with one mistake each fail the conformance checks, which nobody edited."""
     (tmp_path / "wrong_magnitude.py").write_text(NOISE.replace("-np.log(u)", "-0.999 * np.log(u)"))
-    (tmp_path / "wrong_tail.py").write_text(NOISE.replace("np.exp(-x)", "np.exp(-1.001 * x)"))
+    (tmp_path / "wrong_tail.py").write_text(
+        NOISE.replace("np.exp(-x)", "np.exp(-1.001 * x)").replace("MyNoise", "MyTail")
+    )
     (tmp_path / "wrong_encoder.py").write_text(ENCODER.replace("rows.clamp(-self", "rows.clamp(-1.001 * self"))
     done = run(tmp_path, WRONG)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

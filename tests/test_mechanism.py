@@ -128,6 +128,13 @@ def test_a_ball_with_other_noise_is_refused(noise: object) -> None:
             parse(f"Mechanism(encoder={encoder!r}, noise={noise!r}, rate=0.1, steps=1)", Mechanism)
 
 
+def test_what_has_a_known_worst_case_is_accepted() -> None:
+    """A ball with Gaussian noise, and a profile with any law."""
+    assert Mechanism(L2(dim=5), Gaussian(1.0), 1.0, 0).rate == 1.0
+    for noise in (Gaussian(1.0), Laplace(1.0), Cauchy(1.0), StudentT(9), ScipyNoise("t", 5, scale=1.0)):
+        assert Mechanism(Ranked(dim=5), noise, 0.1, 1).noise == noise
+
+
 @pytest.mark.parametrize(
     "text",
     [

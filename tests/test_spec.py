@@ -45,6 +45,7 @@ ATTACKS = [
     "Gaussian(scale=1).std",
     "Gaussian(scale=1).__class__",
     "Gaussian.examples()",
+    "Quantiles(law=Laplace(scale=1)).law",
     "().__class__.__bases__[0].__subclasses__()",
     "[Gaussian(scale=x) for x in (1,)]",
     "Gaussian(scale=(x := 1))",
@@ -194,7 +195,7 @@ positives = st.floats(1e-300, 1e300)
     st.one_of(
         st.builds(Gaussian, positives | st.none()),
         st.builds(Laplace, positives),
-        st.builds(StudentT, positives, positives | st.none()),
+        st.builds(StudentT, st.floats(0.2, 1e300), positives | st.none()),
         st.builds(GeneralizedGaussian, positives, positives),
         st.builds(VarianceGamma, st.floats(0.5, 50, exclude_min=True), positives),
         st.builds(lambda df, scale: ScipyNoise("t", df, scale=scale), st.floats(0.5, 100), positives),
@@ -257,3 +258,15 @@ def test_numbers_that_are_fine() -> None:
     for bad in (2, 2.5, math.nan, math.inf, "3", None, True):
         with refused(InvalidInput, "whole number"):
             whole("size", bad, least=3)
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    """A text must never mean another class than the one its writer had in mind."""
+
+    class Gaussian(Spec):
+        """Takes the name of a noise."""
+
+    with pytest.raises(InvalidInput, match="names two classes"):
+        parse("Gaussian(scale=1)", Spec)
+    del Gaussian
+    gc.collect()

@@ -62,6 +62,12 @@ def registered(base: type[S]) -> dict[str, type[S]]:
         cls = pending.pop()
         pending.extend(cls.__subclasses__())
         if cls is not Spec and not inspect.isabstract(cls):
+            other = found.setdefault(cls.__name__, cls)
+            if other.__module__ != cls.__module__:
+                raise InvalidInput(
+                    f"{cls.__name__} names two classes, in {other.__module__} and in {cls.__module__}.",
+                    hint="give one of them another name",
+                )
             found[cls.__name__] = cls
     return dict(sorted(found.items()))
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from scipy import fft, special
 
-__all__ = ["LARGEST_LOSS", "Array", "Pmf", "compose", "connect_dots", "excess"]
+__all__ = ["LARGEST_LOSS", "Array", "Pmf", "compose", "connect_dots", "excess", "window"]
 
 Array = npt.NDArray[np.float64]
 
@@ -102,7 +102,7 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
         yield parts[0]
         return
     step = parts[0].step
-    lower, upper, beyond = _window(parts, counts, tail)
+    lower, upper, beyond = window(parts, counts, tail)
     if lower > upper:  # no mass at losses that floats can hold
         yield from (Pmf(step, 0, np.zeros(1), 1.0) for _ in counts)
         return
@@ -128,7 +128,7 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
         yield Pmf(step, lower, np.maximum(probs, 0.0), lost + beyond + rounding)
 
 
-def _window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float) -> tuple[int, int, float]:
+def window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e-15) -> tuple[int, int, float]:
     """Lattice indices of a window, and a bound on the mass that any row has above it.
 
     Mass outside wraps around into the window as well, which can only make epsilon larger.
@@ -139,7 +139,8 @@ def _window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float) ->
     spread = math.sqrt(float((weights @ [part.spread**2 for part in parts]).max()))
     if spread == 0:
         return smallest, largest, 0.0
-    orders = np.geomspace(0.05, 400, 72) / spread
+    # in units of the whole spread, and of single losses, which a rare sample may make far larger
+    orders = np.concatenate([np.geomspace(0.05, 400, 72) / spread, np.geomspace(0.05, 400, 36)])
     budget = math.log(1 / tail)
     ups = weights @ np.stack([_log_moments(part, orders) for part in parts])
     downs = weights @ np.stack([_log_moments(part, -orders) for part in parts])

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from dp_accounting.pld import privacy_loss_distribution
 
 from noisette.account.curve import Curve, step_curve
-from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess
+from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.mechanism import Run
 
 __all__ = ["privacy_loss"]
@@ -42,7 +43,7 @@ def privacy_loss(run: Run) -> PrivacyLoss:
     for direction in (removal, addition):
         sampled = [direction(curve, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
         reaches = [sampled_reach(curve.reach, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
-        composed.append(next(compose(_lattice(sampled, reaches, counts[0]), counts)))
+        composed.append(next(compose(_lattice(sampled, reaches, counts), counts)))
     return privacy_loss_distribution.PrivacyLossDistribution(
         composed[0].to_dp_accounting(), composed[1].to_dp_accounting()
     )
@@ -81,17 +82,18 @@ def sampled_reach(reach: float, rate: float) -> float:
     return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + reach))
 
 
-def _lattice(curves: Sequence[Callable[[Array], Array]], reaches: Sequence[float], counts: Array) -> list[Pmf]:
-    """The curves on one lattice, fine enough for the whole composition."""
+def _lattice(
+    curves: Sequence[Callable[[Array], Array]], reaches: Sequence[float], counts: npt.NDArray[np.int64]
+) -> list[Pmf]:
+    """The curves on one lattice, fine enough for the whole composition of `counts` (1, K) steps of each."""
     top = max(reaches)
     step = top / _LEAST_POINTS
     while True:
         parts = [connect_dots(curve, step, reach) for curve, reach in zip(curves, reaches, strict=True)]
-        spread = math.sqrt(sum(float(n) * part.spread**2 for n, part in zip(counts, parts, strict=True)))
+        typical = math.sqrt(float(counts[0] @ [part.spread**2 for part in parts]) / float(counts.sum()))
+        lower, upper, _ = window(parts, counts)
         # a typical step's loss, resolved; but no lattice longer than memory allows
-        wanted = max(
-            spread / math.sqrt(float(counts.sum())) / _FINENESS, 24 * spread / _MOST_POINTS, top / _MOST_POINTS
-        )
+        wanted = max(typical / _FINENESS, (upper - lower) * step / _MOST_POINTS, top / _MOST_POINTS)
         if wanted >= step / 1.5:
             return parts
         step = wanted

@@ -204,7 +204,8 @@ class Noise(Spec):
         >>> Gaussian(scale=1.0).log_moments([2, 3], tau=1.0).tolist()
         [1.0, 3.0]
         """
-        return self._log_moments(np.asarray(orders, dtype=np.float64), abs(tau) / self.known_scale)
+        k = np.asarray(orders, dtype=np.float64)
+        return self._log_moments(k, abs(tau) / self.known_scale) if tau else np.zeros_like(k)
 
     def _forward(self, eps: Array, tau: float) -> Array:
         lo, hi = self._region(eps, tau)

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
+from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
 from noisette.noise.regions import quadratic
@@ -31,6 +32,11 @@ class StudentT(Noise):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(df=positive("df", self.df))
+        if self.df < 0.2:
+            raise InvalidInput(
+                f"df is {self.df!r}, below 0.2, where samples leave the range of a float.",
+                hint="use Cauchy, or df >= 0.2",
+            )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

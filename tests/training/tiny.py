@@ -1,0 +1,59 @@
+"""A run of a millisecond a step: forty examples, thirty-one parameters, float64 so that nothing rounds visibly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisette import L2, Gaussian, Mechanism, make_private
+from noisette.account import Ledger
+from noisette.training import Trainer
+
+EXAMPLES = 40
+DIM = 31
+
+
+def examples(seed: int = 0, count: int = EXAMPLES) -> tuple[Tensor, Tensor]:
+    """Inputs (count, 3) and labels (count,) of three classes."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, 3, dtype=torch.float64, generator=generator)
+    return x, torch.randint(3, (count,), generator=generator)
+
+
+def network() -> nn.Sequential:
+    """Two layers, always with the same weights."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, dtype=p.dtype, generator=generator) / 2)
+    return model
+
+
+def gaussian(steps: int = 5, rate: float = 0.2) -> Mechanism:
+    return Mechanism(L2(dim=DIM), Gaussian(scale=1.0), rate=rate, steps=steps)
+
+
+def trainer_of(
+    mechanism: Mechanism | tuple[Mechanism, ...],
+    ledger: Path | None = None,
+    data: tuple[Tensor, Tensor] | None = None,
+    lr: float = 0.1,
+    averaging: float = 0.0,
+    **options: Any,
+) -> Trainer:
+    """A trainer of the tiny network with momentum and a decaying rate; `options` go to `make_private`."""
+    x, y = data or examples()
+    model = network().to(x.dtype)
+    ledgers = () if ledger is None else Ledger(ledger, data="tiny")
+    private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, ledger=ledgers, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    return Trainer(model, private, optimizer, scheduler, averaging=averaging)
+
+
+def flat(tensors: Any) -> Tensor:
+    return torch.cat([t.detach().flatten() for t in tensors])
