@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from noisette.account.accountant import check_delta, epsilon
+from noisette.account.lattice import LARGEST_LOSS
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.spec import positive
@@ -38,6 +39,8 @@ def calibrate(
     0.9
     """
     target = positive("epsilon", epsilon, hint="give the budget as a positive number")
+    if target > LARGEST_LOSS / 2:
+        raise InvalidInput(f"epsilon is {target:g}, which hides nothing.", hint="budgets of interest are below 50")
     delta = check_delta(delta, examples)
     if field not in _FIELDS:
         raise InvalidInput(f"field is {field!r}, not one that can be calibrated.", hint="choose scale, steps or rate")
