@@ -75,7 +75,7 @@ def findings(steps: list[Step], mechanism: Mechanism, trainer: Trainer, data: tu
         found.append("an encoded row lies outside the image")
     if not all(_is_sum(step, mechanism.encoder, trainer.model, data) for step in steps[:: max(1, len(steps) // 40)]):
         found.append("the released sum is not that of the encoded gradients")
-    if not _is_post_processing(steps, mechanism, trainer, len(data[0])):
+    if not is_post_processing(steps, mechanism, trainer, len(data[0])):
         found.append("the update is not the denoised release over the expected batch size")
     return found
 
@@ -100,7 +100,7 @@ def _is_sum(step: Step, encoder: Encoder, model: nn.Module, data: tuple[Tensor, 
     return all(torch.allclose(total, expected, rtol=1e-9, atol=1e-10) for total in step.sums)
 
 
-def _is_post_processing(steps: list[Step], mechanism: Mechanism, trainer: Trainer, examples: int) -> bool:
+def is_post_processing(steps: list[Step], mechanism: Mechanism, trainer: Trainer, examples: int) -> bool:
     """P12: every update recomputed from the stored releases alone, bit by bit."""
     denoiser = trainer.private.denoiser
     state = denoiser.init(mechanism.noise, mechanism.encoder.known_dim)

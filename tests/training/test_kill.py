@@ -1,0 +1,212 @@
+"""P13: whatever moment a run is killed at, what it released is paid, and it can be brought to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noisette.account import Ledger
+from noisette.recipes import Recipe, reopen, start
+from noisette.training import private_run
+from tests.helpers import refused
+from tests.training.tiny import gaussian, trainer_of
+
+STEPS = 240  # above 200, so that steps are paid two at a time
+
+
+def recipe(folder: Path, **changes: Any) -> Recipe:
+    """A run of milliseconds on a table of sixty rows."""
+    path = folder / "table.csv"
+    if not path.exists():
+        rng = random.Random(0)
+        rows = [f"{rng.gauss(0, 1):.3f},{rng.gauss(0, 1):.3f},{rng.randrange(2)}" for _ in range(60)]
+        path.write_text("a,b,label\n" + "\n".join(rows) + "\n")
+    values: dict[str, Any] = dict(
+        name="tiny", data=f"csv:{path}:label:0.2", model="linear", encoder="L2()", noise="Gaussian(scale=5.0)",
+        steps=STEPS, batch=5, lr=0.1, momentum=0.5, averaging=0.5, denoiser="LowPass()", evaluations=4,
+    )  # fmt: skip
+    return Recipe(**(values | changes))
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run `work` in a child of this warm process; its process id."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads only wait, and the child starts none
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            torch.set_num_threads(1)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def count_releases(patch: Callable[[Any, str, Any], object], path: Path) -> None:
+    """One byte in `path` for each release, written before the release is made."""
+    release = private_run.release
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def counted(*args: Any, **options: Any) -> Any:
+        os.write(file, b".")
+        return release(*args, **options)
+
+    patch(private_run, "release", counted)
+
+
+def _train(root: Path, releases: Path, plan: Recipe) -> None:
+    count_releases(setattr, releases)
+    for _ in start(root, plan).points():
+        pass
+
+
+def _killed(root: Path, plan: Recipe, after: float) -> int:
+    """Start a run, kill it `after` seconds; how many releases it had begun."""
+    releases = root / "releases"
+    child = forked(lambda: _train(root, releases, plan))
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or status == 0, "the run failed by itself"
+    return releases.stat().st_size if releases.exists() else 0
+
+
+def _spent(folder: Path) -> int:
+    with Ledger(folder / "ledger.jsonl", must_exist=True) as ledger:
+        return sum(mechanism.steps for mechanism in ledger.run())
+
+
+def _check(root: Path, plan: Recipe, released: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a kill left behind is in order; at which stage it came."""
+    folder = root / "tiny-0001"
+    if not (folder / "session.json").exists():
+        assert released == 0
+        return "before the run"
+    paid = _spent(folder)
+    assert released <= paid <= STEPS
+    with monkeypatch.context() as patch:
+        count_releases(patch.setattr, root / "releases")
+        session = reopen(folder)
+        lost = session.resume()
+        assert lost == paid - session.private.updates
+        points = [point for point in session.points() if point is not None]
+        session.close()
+    assert session.private.left == 0
+    assert _spent(folder) == STEPS
+    assert session.private.updates == STEPS - lost
+    assert (root / "releases").stat().st_size <= STEPS
+    assert (folder / "model.pt").exists()
+    assert (folder / "guarantee.json").exists()
+    updates = [json.loads(line)["updates"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert updates == sorted(set(updates)), "a point was written twice"
+    if paid < STEPS:
+        assert points[-1].paid == STEPS
+        return "midway"
+    return "after the last payment"
+
+
+def _kills(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> set[str]:
+    plan = recipe(tmp_path)
+    warm = tmp_path / "warm"
+    for _ in start(warm, plan).points():  # so that imports and privacy losses are at hand in every child
+        pass
+    began = time.monotonic()
+    os.waitpid(forked(lambda: _train(tmp_path / "timed", tmp_path / "timed-releases", plan)), 0)
+    length = time.monotonic() - began
+    rng, stages = random.Random(seed), set()
+    for number in range(count):
+        root = tmp_path / str(number)
+        root.mkdir()
+        released = _killed(root, plan, rng.uniform(0, 1.05 * length))
+        stages.add(_check(root, plan, released, monkeypatch))
+    return stages
+
+
+def test_kill_at_20_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "midway" in _kills(20, tmp_path, monkeypatch, seed=0)
+
+
+@pytest.mark.slow
+def test_kill_at_200_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "midway" in _kills(200, tmp_path, monkeypatch, seed=1)
+
+
+def test_paying_after_the_release_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: with the payment behind the release, a kill in between leaves a release unpaid."""
+
+    def late(self: private_run.PrivateRun, which: int) -> None:
+        self._paid[which] += 1
+
+    def run() -> None:
+        count_releases(setattr, tmp_path / "releases")
+        trainer = trainer_of(gaussian(), ledger=tmp_path / "ledger.jsonl")
+        for _ in trainer.run():
+            os.kill(os.getpid(), signal.SIGKILL)  # before the payment of this step
+
+    for fault in (False, True):
+        with monkeypatch.context() as patch:
+            if fault:
+                patch.setattr(private_run.PrivateRun, "_pay", late)
+            os.waitpid(forked(run), 0)
+        with Ledger(tmp_path / "ledger.jsonl") as ledger:
+            covered = (tmp_path / "releases").stat().st_size <= ledger.spent(gaussian())
+        assert covered is not fault
+
+
+def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's own ledger has paid, the data set's has not: nothing was released, so both are right."""
+    plan = recipe(tmp_path, steps=4)
+    session = start(tmp_path, plan, shared=tmp_path / "all.jsonl")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(session._books[1], "_append", _interrupt)
+        list(session.points())
+    session.close()
+    session = reopen(tmp_path / "tiny-0001")
+    assert session.resume() == 1
+    list(session.points())
+    session.close()
+    assert _spent(tmp_path / "tiny-0001") == 4
+    with Ledger(tmp_path / "all.jsonl") as book:
+        assert sum(mechanism.steps for mechanism in book.run()) == 3 == session.private.updates
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_cut_off_after_its_last_payment_still_gets_its_results(tmp_path: Path) -> None:
+    session = start(tmp_path, recipe(tmp_path, steps=4))
+    session._books[0].spend(session.mechanism, 4)
+    session.close()
+    session = reopen(tmp_path / "tiny-0001")
+    assert session.resume() == 4
+    (point,) = session.points()
+    assert point is not None
+    assert (point.updates, point.paid) == (0, 4)
+    assert list(session.points()) == [], "only once"
+    session.close()
+
+
+def test_a_mechanism_changed_before_the_first_checkpoint_is_refused(tmp_path: Path) -> None:
+    session = start(tmp_path, recipe(tmp_path, steps=40))
+    next(session.points())
+    session.close()
+    path = tmp_path / "tiny-0001" / "mechanism.toml"
+    path.write_text(path.read_text().replace("scale=5.0", "scale=50.0"))
+    for _ in range(2):  # and the ledger is given back
+        with refused(match="another mechanism"):
+            reopen(tmp_path / "tiny-0001")
