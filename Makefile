@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tensors here are small: more threads only wait for each other, and on a busy machine that takes ten times as long.
+export OMP_NUM_THREADS ?= 1
+
 # Data sets are looked for beside the repository unless NOISETTE_DATA says where they are.
 ifndef NOISETTE_DATA
 ifneq ($(wildcard ../shared/data),)

@@ -109,7 +109,6 @@ CAUGHT: tuple[tuple[Plant, Callable[[], None]], ...] = (
     (wrong_df, checks.check_paper_student),
     (clamp, checks.check_large_moment),
     (longer_profile, checks.check_student_reference),
-    (longer_profile, checks.check_paper_student),
     (shorter_profile, checks.check_student_reference),
     (micro_batch_as_one, checks.check_micro_batches),
     (twice_the_profile, checks.check_micro_batches),

@@ -19,23 +19,8 @@ from noisette.account import Ledger
 from noisette.recipes import Recipe, reopen, start
 from noisette.training import private_run
 from tests.helpers import refused
-from tests.training.tiny import gaussian, trainer_of
-
-STEPS = 240  # above 200, so that steps are paid two at a time
-
-
-def recipe(folder: Path, **changes: Any) -> Recipe:
-    """A run of milliseconds on a table of sixty rows."""
-    path = folder / "table.csv"
-    if not path.exists():
-        rng = random.Random(0)
-        rows = [f"{rng.gauss(0, 1):.3f},{rng.gauss(0, 1):.3f},{rng.randrange(2)}" for _ in range(60)]
-        path.write_text("a,b,label\n" + "\n".join(rows) + "\n")
-    values: dict[str, Any] = dict(
-        name="tiny", data=f"csv:{path}:label:0.2", model="linear", encoder="L2()", noise="Gaussian(scale=5.0)",
-        steps=STEPS, batch=5, lr=0.1, momentum=0.5, averaging=0.5, denoiser="LowPass()", evaluations=4,
-    )  # fmt: skip
-    return Recipe(**(values | changes))
+from tests.training.tiny import RECIPE_STEPS as STEPS
+from tests.training.tiny import gaussian, recipe, trainer_of
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -171,8 +156,8 @@ def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
     """The run's own ledger has paid, the data set's has not: nothing was released, so both are right."""
     plan = recipe(tmp_path, steps=4)
     session = start(tmp_path, plan, shared=tmp_path / "all.jsonl")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(session._books[1], "_append", _interrupt)
+    monkeypatch.setattr(session._books[1], "_append", _interrupt)  # this object only
+    with pytest.raises(KeyboardInterrupt):
         list(session.points())
     session.close()
     session = reopen(tmp_path / "tiny-0001")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +15,12 @@ from torch import Tensor, nn
 
 from noisette import L2, Gaussian, Mechanism, make_private
 from noisette.account import Ledger
+from noisette.recipes import Recipe
 from noisette.training import Trainer
 
 EXAMPLES = 40
 DIM = 283
+RECIPE_STEPS = 240  # above 200, so that steps are paid two at a time
 
 
 def examples(seed: int = 0, count: int = EXAMPLES) -> tuple[Tensor, Tensor]:
@@ -57,3 +64,30 @@ def trainer_of(
 
 def flat(tensors: Any) -> Tensor:
     return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def recipe(folder: Path, **changes: Any) -> Recipe:
+    """A run of milliseconds on a table of sixty rows."""
+    path = folder / "table.csv"
+    if not path.exists():
+        rng = random.Random(0)
+        rows = [f"{rng.gauss(0, 1):.3f},{rng.gauss(0, 1):.3f},{rng.randrange(2)}" for _ in range(60)]
+        path.write_text("a,b,label\n" + "\n".join(rows) + "\n")
+    plan = Recipe(
+        name="tiny", data=f"csv:{path}:label:0.2", model="linear", encoder="L2()", noise="Gaussian(scale=5.0)",
+        steps=RECIPE_STEPS, batch=5, lr=0.1, momentum=0.5, averaging=0.5, denoiser="LowPass()", evaluations=2,
+    )  # fmt: skip
+    return plan.changed(**changes)
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """Files cannot grow beyond `size` bytes: what a full disk does, without one."""
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)

@@ -160,7 +160,7 @@ def _log_moments(part: Pmf, orders: Array) -> Array:
     """
     index = part.lower + np.flatnonzero(part.probs)
     if not index.size:
-        return np.full_like(orders, -np.inf)
+        return np.full_like(orders, -1e200)  # log 0, but a count of none times it is none
     farthest = max(2 * _EXACT_CELLS, 1 - int(index[0]), 1 + int(index[-1]))
     far = np.geomspace(_EXACT_CELLS, farthest, math.ceil(1000 * math.log(farthest / _EXACT_CELLS)))
     ends = np.unique(np.concatenate([np.arange(_EXACT_CELLS), far.astype(np.int64), [farthest]]))
@@ -196,8 +196,8 @@ def _log_characteristic(part: Pmf, chosen: npt.NDArray[np.int64], size: int) -> 
     real, imag = np.empty(len(chosen)), np.empty(len(chosen))
     chunk = max(1, _MOST_TABLE // max(len(probs), 1))
     for start in range(0, len(chosen), chunk):
-        turns = np.multiply.outer(chosen[start : start + chunk], index) % size  # exact, in integers
-        half = (np.pi / size) * turns
+        turns = np.multiply.outer(chosen[start : start + chunk], index)  # exact, in integers
+        half = (np.pi / size) * ((turns + size // 2) % size - size // 2)  # near 0, where a sine keeps all its digits
         real[start : start + chunk] = excess - 2 * np.sin(half) ** 2 @ probs
         imag[start : start + chunk] = -(np.sin(2 * half) @ probs)
     square = 2 * real + real * real + imag * imag  # |phi|^2 - 1, which a small |phi| must not be taken from

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import time
 from pathlib import Path
 from types import TracebackType
@@ -157,7 +158,8 @@ class Ledger:
                     "a new ledger needs the name of its data set.", hint="give data='...', any public name"
                 )
             self._data = data
-            self._append({"format": _FORMAT, "data": data, "time": _now()})
+            # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
+            self._append({"format": _FORMAT, "data": data, "id": secrets.token_hex(8), "time": _now()})
             folder = os.open(self.path.parent, os.O_RDONLY)
             os.fsync(folder)  # the file's own name must survive a crash as well
             os.close(folder)

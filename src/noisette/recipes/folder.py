@@ -58,6 +58,7 @@ class Session:
     ) -> None:
         self.folder, self.recipe, self.unsafe = folder, recipe, unsafe
         self.reproducible = reproducible or seed is not None
+        _check_device(device)
         self.data = datasets.load(recipe.data, data_root)
         self._inputs, self._targets = self.data.train_inputs.to(device), self.data.train_targets.to(device)
         model = models.build(
@@ -159,6 +160,15 @@ def _mechanism(folder: Path, recipe: Recipe, dim: int, examples: int) -> Mechani
     guarantee(mechanism, recipe.delta, examples=examples)  # refuse what cannot be accounted before anything is spent
     checkpoint.write(path, mechanism.to_toml().encode())
     return mechanism
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise InvalidInput(
+            f"torch cannot compute on {device!r} here.", hint="use cpu, or cuda where there is one"
+        ) from None
 
 
 def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:

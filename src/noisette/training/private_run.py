@@ -203,6 +203,10 @@ def make_private(
         check_dim(one.encoder, gradients.dim)
     if len(inputs) == 0:
         raise InvalidInput("the data set is empty.", hint="give at least one example")
+    if len(inputs) != len(targets):
+        raise InvalidInput(
+            f"{len(inputs)} inputs do not fit {len(targets)} targets.", hint="give one target for each example"
+        )
     gradients.check_isolation(*_probe(inputs, targets))
     return PrivateRun(
         gradients,

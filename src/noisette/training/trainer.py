@@ -86,7 +86,7 @@ class Trainer:
                 self.scheduler.load_state_dict(state["scheduler"])
             if self._average is not None:
                 self._average.load_state_dict(state["average"])
-        except (KeyError, TypeError, RuntimeError):
+        except (LookupError, TypeError, ValueError, RuntimeError):
             raise InvalidInput(
                 f"{path} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
             ) from None

@@ -14,10 +14,18 @@ _LISTING = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def _listings(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any], tmp_path: Path) -> None:
-    """Import every ```python listing of the page as a module of its own; its names are there for ``>>>`` examples."""
+def _page(request: pytest.FixtureRequest) -> None:
+    """Import every ```python listing of a page as a module of its own; its names are there for ``>>>`` examples.
+
+    A page works in a folder of its own, where its examples may leave files.
+    """
+    if request.path.suffix != ".md":
+        return
+    folder: Path = request.getfixturevalue("tmp_path")
+    names: dict[str, Any] = request.getfixturevalue("doctest_namespace")
+    request.getfixturevalue("monkeypatch").chdir(folder)
     for number, code in enumerate(_LISTING.findall(request.path.read_text(encoding="utf-8"))):
-        file = tmp_path / f"listing_{number}.py"
+        file = folder / f"listing_{number}.py"
         file.write_text(code, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(f"{request.path.stem.replace('-', '_')}_{number}", file)
         assert spec is not None
@@ -25,4 +33,4 @@ def _listings(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any],
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # dataclasses look their module up
         spec.loader.exec_module(module)
-        doctest_namespace.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
+        names.update({name: value for name, value in vars(module).items() if not name.startswith("_")})

@@ -1,0 +1,181 @@
+"""What a guarantee says, what is refused, and the limits: a correct answer or a clear error, never NaN, no warning."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from noisette import (
+    L2,
+    Cauchy,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Noise,
+    Ranked,
+    ScipyNoise,
+    StudentT,
+)
+from noisette.account import ACCOUNTANTS, guarantee
+from noisette.account.accountant import epsilon
+from noisette.errors import InvalidInput, NoisetteError, Unaccountable
+from noisette.mechanism import run_hash
+from noisette.profiles import HalfNormal, Tails
+from tests.account.witnesses import DELTA, gaussian_epsilon
+from tests.helpers import refused
+
+SMALL = HalfNormal(levels=4)
+PLAIN = Mechanism(Ranked(dim=20, profiles=SMALL), StudentT(9, 1.0), rate=0.1, steps=10)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_fields(accountant: str) -> None:
+    found = guarantee(PLAIN, DELTA, accountant)
+    assert found.kind == "bound"
+    assert found.accountant == accountant
+    assert found.delta == DELTA
+    assert found.mechanism_hash == PLAIN.hash == run_hash((PLAIN,))
+    assert found.adjacency == "add/remove one example, Poisson sampling"
+    assert found.basis == ("profile" if accountant == "pld" else "per-order maximum")
+    assert json.loads(json.dumps(found.to_dict()))["epsilon"] == found.epsilon
+    assert "estimate" not in str(found)
+
+
+def test_the_default_is_the_tight_one() -> None:
+    assert guarantee(PLAIN, DELTA) == guarantee(PLAIN, DELTA, "pld")
+
+
+def test_estimates_say_so() -> None:
+    """A law of scipy outside the reviewed list; and any run that has one in it."""
+    unsure = PLAIN.replace(noise=ScipyNoise("t", 9, scale=1.0))
+    assert not unsure.noise.certified
+    found = guarantee(unsure, DELTA)
+    assert found.kind == "estimate"
+    assert "estimate" in str(found)
+    assert found.epsilon == pytest.approx(guarantee(PLAIN, DELTA).epsilon, rel=1e-6), "the same law, after all"
+    assert guarantee((PLAIN, unsure), DELTA).kind == "estimate"
+
+
+def test_the_basis_of_a_run_names_each_part() -> None:
+    several = PLAIN.replace(encoder=Ranked(dim=20, profiles=Tails(shapes=(2.0, 0.5), levels=3)))
+    ball = PLAIN.replace(encoder=L2(dim=20), noise=Gaussian(2.0))
+    found = guarantee((PLAIN, several, ball, PLAIN), DELTA)
+    assert found.basis == "profile; pointwise maximum over profiles; L2 norm"
+    assert found.mechanism_hash == run_hash((PLAIN, several, ball, PLAIN))
+    assert found.mechanism_hash != run_hash((several, PLAIN, ball, PLAIN))
+
+
+@pytest.mark.parametrize("delta", [0, 0.0, 1, 1.0, 1.5, -1e-5, math.nan, math.inf, "1e-5", True])
+def test_meaningless_deltas_are_refused(delta: object) -> None:
+    with refused(InvalidInput, "delta"):
+        guarantee(PLAIN, delta)
+
+
+def test_delta_must_be_below_one_in_n() -> None:
+    for delta in (1e-3, 2e-3, 0.5):
+        with refused(InvalidInput, "one whole example"):
+            guarantee(PLAIN, delta, examples=1000)
+    assert guarantee(PLAIN, 0.999e-3, examples=1000).delta == 0.999e-3
+    assert guarantee(PLAIN, 0.5).epsilon >= 0, "a size that is not known is not checked"
+
+
+def test_unknown_accountants_and_open_scales_are_refused() -> None:
+    with refused(InvalidInput, "accountant"):
+        guarantee(PLAIN, DELTA, "moments")
+    for accountant in ACCOUNTANTS:
+        with refused(InvalidInput, "no scale"):
+            guarantee(PLAIN.replace(noise=StudentT(9)), DELTA, accountant)
+        with refused(InvalidInput, "no dimension"):
+            guarantee(PLAIN.replace(encoder=Ranked()), DELTA, accountant)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_no_steps_cost_nothing(accountant: str) -> None:
+    none = PLAIN.replace(steps=0)
+    assert guarantee(none, DELTA, accountant).epsilon == 0
+    assert guarantee((none, none), DELTA, accountant).epsilon == 0
+    assert guarantee((none, PLAIN), DELTA, accountant).epsilon == guarantee(PLAIN, DELTA, accountant).epsilon
+    assert guarantee((), DELTA, accountant).epsilon == 0
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("scale", [1e-3, 1e-2, 0.1, 10.0, 1e3])
+@pytest.mark.parametrize("dim", [1, 30])
+def test_extreme_scales(scale: float, dim: int, accountant: str) -> None:
+    """A finite epsilon, or an error that says the noise is too small; pytest turns warnings into errors."""
+    for noise in (Gaussian(scale), Laplace(scale), StudentT(3, scale), Cauchy(scale)):
+        for rate, steps in ((1.0, 1), (0.01, 100)):
+            mechanism = Mechanism(Ranked(dim=dim, profiles=SMALL), noise, rate, steps)
+            try:
+                found = guarantee(mechanism, DELTA, accountant).epsilon
+            except Unaccountable as error:
+                assert scale <= 0.01, mechanism
+                assert "too small" in error.hint
+            else:
+                assert 0 < found < math.inf
+                assert found < 1 or scale < 1
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 1.0, 30.0, 1e3])
+def test_gaussian_scales_have_the_known_answer(sigma: float) -> None:
+    """Without sampling, from epsilon 300 down to 0.002."""
+    found = guarantee(Mechanism(L2(dim=4), Gaussian(sigma), 1.0, 1), DELTA).epsilon
+    truth = gaussian_epsilon(1 / sigma, DELTA)
+    assert truth * (1 - 1e-9) <= found <= truth * 1.001
+
+
+@pytest.mark.parametrize("noise", [Laplace(0.02), Laplace(100.0)], ids=repr)
+def test_laplace_scales_have_the_known_answer(noise: Noise) -> None:
+    """One coordinate: H = 1 - e^((eps - 1/scale) / 2), at epsilon 50 and 0.01."""
+    found = guarantee(Mechanism(Ranked(dim=1), noise, 1.0, 1), DELTA).epsilon
+    truth = 1 / noise.known_scale + 2 * math.log1p(-DELTA)
+    assert truth * (1 - 1e-9) <= found <= truth * 1.0005
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-9, 0.3])
+def test_extreme_deltas(delta: float) -> None:
+    found = guarantee(Mechanism(L2(dim=4), Gaussian(1.0), 1.0, 4), delta).epsilon
+    truth = gaussian_epsilon(2.0, delta)
+    assert truth * (1 - 1e-9) <= found <= truth * 1.002
+
+
+@pytest.mark.parametrize(("rate", "steps"), [(1e-6, 1000), (1e-4, 100_000), (0.999, 3), (1e-9, 10)])
+def test_extreme_rates(rate: float, steps: int) -> None:
+    for noise in (Gaussian(0.8), Cauchy(0.5)):
+        for accountant in ("pld", "rdp"):
+            mechanism = Mechanism(Ranked(dim=1), noise, rate, steps)
+            assert 0 <= guarantee(mechanism, DELTA, accountant).epsilon < 40
+
+
+def test_rare_samples_of_a_small_noise() -> None:
+    """A loss that is tiny but for one step in a million, where it is huge: a long lattice, and an answer."""
+    found = guarantee(Mechanism(L2(dim=1), Gaussian(0.3), 1e-6, 1000), 1e-7).epsilon
+    # by hand: the example is seen at most once but for (1e-3)^2 / 2, so the loss is that of one step of rate 1e-3
+    once = guarantee(Mechanism(L2(dim=1), Gaussian(0.3), 1e-6, 1), 1e-10).epsilon
+    assert found == pytest.approx(once, rel=0.15)
+
+
+def test_ten_million_dimensions() -> None:
+    found = guarantee(Mechanism(Ranked(dim=10_000_000), StudentT(9, 1.0), 256 / 60000, 14_062), DELTA).epsilon
+    assert found == pytest.approx(2.3995, rel=2e-3)
+
+
+def test_ten_million_steps() -> None:
+    """Ten million steps at a rate of 1e-5: near a Gaussian of mu = rate sqrt(T (e^(1/sigma^2) - 1))."""
+    sigma, rate, steps = 2.0, 1e-4, 10_000_000
+    found = guarantee(Mechanism(L2(dim=1), Gaussian(sigma), rate, steps), DELTA).epsilon
+    limit = gaussian_epsilon(rate * math.sqrt(steps * math.expm1(sigma**-2)), DELTA)
+    assert found == pytest.approx(limit, rel=0.01)
+
+
+def test_too_little_noise_is_a_clear_error() -> None:
+    with refused(Unaccountable, "no finite epsilon"):
+        guarantee(Mechanism(L2(dim=4), Gaussian(1e-3), 1.0, 5), DELTA)
+    assert epsilon((Mechanism(L2(dim=4), Gaussian(1e-3), 1.0, 5),), DELTA) == math.inf
+
+
+def test_an_unknown_worst_case_is_refused_before_accounting() -> None:
+    with pytest.raises(NoisetteError):
+        Mechanism(L2(dim=4), Laplace(1.0), 0.1, 5)

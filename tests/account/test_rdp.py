@@ -1,0 +1,130 @@
+"""The Renyi accountant: the paper's figures, dp_accounting's own, heterogeneous runs, both conversions."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.rdp import rdp_privacy_accountant
+
+from noisette import L2, Cauchy, Gaussian, Laplace, Mechanism, Ranked, StudentT
+from noisette.account import rdp
+from noisette.account.accountant import epsilon
+from noisette.account.moments import log_moments
+from noisette.profiles import HalfNormal, Tails
+from tests.account import checks
+from tests.account.witnesses import DELTA, PAPER_EPSILONS, RATE
+
+FIGURE = Path(__file__).parents[3] / "shared" / "paper" / "figures" / "fixed_epochs_mnist.csv"
+
+
+def test_reference_at_three_orders() -> None:
+    checks.check_renyi_reference()
+
+
+def test_the_paper_is_reproduced() -> None:
+    checks.check_paper_figures()
+    checks.check_paper_student()
+
+
+def test_the_written_figures_are_those_of_the_file() -> None:
+    """Where the paper's figures are at hand, the numbers in the tests are theirs."""
+    if FIGURE.exists():
+        with FIGURE.open() as file:
+            found = [float(row["epsilon"]) for row in csv.DictReader(file) if row["series"] == "encoded_gaussian"]
+        assert tuple(found) == PAPER_EPSILONS
+    assert len(PAPER_EPSILONS) == 7
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(1.1, RATE, 14_062), (2.5, 0.01, 50), (0.7, 0.1, 100), (3, 1, 9)])
+def test_against_dp_accounting(sigma: float, rate: float, steps: int) -> None:
+    """P9: every order and the converted epsilon; never below."""
+    theirs = rdp_privacy_accountant.RdpAccountant(orders=rdp.ORDERS.tolist())
+    event = dp_accounting.GaussianDpEvent(sigma)
+    theirs.compose(dp_accounting.PoissonSampledDpEvent(rate, event) if rate < 1 else event, steps)
+    run = (Mechanism(L2(dim=9), Gaussian(sigma), rate, steps),)
+    np.testing.assert_allclose(rdp.renyi(run), theirs._rdp, rtol=1e-9)
+    found, expected = epsilon(run, DELTA, "rdp"), theirs.get_epsilon(DELTA)
+    assert expected * (1 - 1e-9) <= found <= expected * 1.0001
+
+
+def test_one_order_by_hand() -> None:
+    """The lemma as a plain sum over k, without any of the code's rearrangements."""
+    noise, q, alpha = Laplace(1.3), 0.2, 6
+    encoder = Ranked(dim=40, profiles=HalfNormal(levels=5))
+    block = encoder.blocks[0]
+    total = 0.0
+    for k in range(alpha + 1):
+        if k < 2:
+            product = 1.0
+        else:
+            logs = [n * float(log_moments(noise, [k], level)[0]) for level, n in zip(block.levels[0], block.counts)]
+            product = math.exp(sum(logs))
+        total += math.comb(alpha, k) * q**k * (1 - q) ** (alpha - k) * product
+    found = rdp.renyi((Mechanism(encoder, noise, q, 1),))[alpha - 2]
+    assert found == pytest.approx(math.log(total) / (alpha - 1), rel=1e-10)
+
+
+def test_without_sampling_it_is_the_plain_divergence() -> None:
+    found = rdp.renyi((Mechanism(L2(dim=3), Gaussian(2.0), 1.0, 7),))
+    np.testing.assert_allclose(found, 7 * rdp.ORDERS / 8, rtol=1e-12)
+
+
+def test_runs_are_sums_at_every_order() -> None:
+    encoder = Ranked(dim=30, profiles=HalfNormal(levels=4))
+    parts = [
+        Mechanism(encoder, Cauchy(1.0), 0.1, 3),
+        Mechanism(L2(dim=30), Gaussian(2.0), 0.02, 40),
+        Mechanism(encoder, Laplace(0.7), 1.0, 1),
+    ]
+    whole = rdp.renyi(tuple(parts))
+    np.testing.assert_allclose(whole, sum(rdp.renyi((part,)) for part in parts), rtol=1e-14)
+    np.testing.assert_allclose(rdp.renyi(tuple(reversed(parts))), whole, rtol=1e-14)
+    split = (parts[0].replace(steps=1), parts[0].replace(steps=2), *parts[1:])
+    np.testing.assert_allclose(rdp.renyi(split), whole, rtol=1e-14)
+    # the epsilon of the sum may use one order only: it lies above each part's, and below the sum of epsilons
+    single = [epsilon((part,), DELTA, "rdp") for part in parts]
+    assert max(single) <= epsilon(tuple(parts), DELTA, "rdp") <= sum(single)
+
+
+def test_sets_cost_their_worst_member_at_every_order() -> None:
+    noise = StudentT(3, 0.4)
+    tails = Tails(shapes=(2.0, 0.7, 0.3), levels=5)
+    whole = rdp.renyi((Mechanism(Ranked(dim=60, profiles=tails), noise, 0.1, 5),))
+    members = [
+        rdp.renyi((Mechanism(Ranked(dim=60, profiles=Tails(shapes=(shape,), levels=5)), noise, 0.1, 5),))
+        for shape in tails.shapes
+    ]
+    np.testing.assert_allclose(whole, np.max(members, axis=0), rtol=1e-12)
+
+
+def test_conversions() -> None:
+    divergences = rdp.renyi((Mechanism(L2(dim=9), Gaussian(1.3), 0.01, 500),))
+    for delta in (1e-3, 1e-6, 1e-12):
+        classic = min(d + math.log(1 / delta) / (a - 1) for d, a in zip(divergences, rdp.ORDERS.tolist()))
+        tighter = min(
+            d + math.log((a - 1) / a) - (math.log(delta) + math.log(a)) / (a - 1)
+            for d, a in zip(divergences, rdp.ORDERS.tolist())
+        )
+        assert rdp.epsilon_classic(divergences, delta) == pytest.approx(classic, rel=1e-12)
+        assert rdp.epsilon_tighter(divergences, delta) == pytest.approx(tighter, rel=1e-12)
+        assert tighter < classic
+    assert rdp.epsilon_tighter(np.zeros(len(rdp.ORDERS)), 0.5) == 0, "never below zero"
+
+
+def test_orders() -> None:
+    assert rdp.ORDERS[0] == 2
+    assert rdp.ORDERS[-1] >= 256
+    assert np.all(np.diff(rdp.ORDERS) == 1)
+
+
+def test_divergences_grow_with_the_order() -> None:
+    for noise in (Laplace(0.5), Cauchy(0.5), StudentT(3, 1.0)):
+        found = rdp.renyi((Mechanism(Ranked(dim=20, profiles=HalfNormal(levels=4)), noise, 0.05, 3),))
+        finite = found[np.isfinite(found)]
+        assert len(finite) > 60
+        assert np.all(np.diff(finite) >= -1e-12 * finite[1:])

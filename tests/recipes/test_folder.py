@@ -1,0 +1,135 @@
+"""The folder of a run: all that is needed to go on and to use the model, and errors that say what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import noisette
+from noisette.account import Ledger
+from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
+from noisette.recipes import Session, new_folder, reopen, start
+from tests.helpers import refused
+from tests.training.tiny import recipe, room
+
+
+def _begun(folder: Path, steps: int = 3) -> Session:
+    session = start(folder, recipe(folder, steps=6, evaluations=6))
+    for _ in session.points():
+        if session.private.updates == steps:
+            break
+    session.close()
+    return session
+
+
+def test_folders_are_numbered(tmp_path: Path) -> None:
+    made = [new_folder(tmp_path / "runs", name).name for name in ("a", "a", "b", "a")]
+    assert made == ["a-0001", "a-0002", "b-0001", "a-0003"]
+
+
+def test_a_run_and_its_module(tmp_path: Path) -> None:
+    session = start(tmp_path, recipe(tmp_path, steps=6, evaluations=2))
+    points = [point for point in session.points() if point]
+    session.close()
+    assert [point.updates for point in points] == [3, 6]
+    lines = [json.loads(line) for line in (tmp_path / "tiny-0001" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epsilon"] for line in lines] == [point.epsilon for point in points]
+    model = noisette.load(tmp_path / "tiny-0001")
+    assert not model.training
+    x = torch.randn(5, 2)
+    assert torch.equal(model(x), session.trainer.evaluated.eval()(x))
+
+
+def test_points_are_not_crowded_when_steps_are_paid_ahead(tmp_path: Path) -> None:
+    """Of 420 steps three are paid at a time, so that all are paid before the last two are taken."""
+    session = start(tmp_path, recipe(tmp_path, steps=420, evaluations=2))
+    assert [point.updates for point in session.points() if point] == [210, 420]
+    session.close()
+
+
+def test_going_on(tmp_path: Path) -> None:
+    before = _begun(tmp_path)
+    session = reopen(before.folder)
+    assert session.mechanism == before.mechanism
+    assert session.resume() == 0
+    assert [point.updates for point in session.points() if point] == [4, 5, 6]
+    session.close()
+
+
+def test_a_run_that_had_a_seed_stays_marked(tmp_path: Path) -> None:
+    session = start(tmp_path, recipe(tmp_path, steps=2), seed=1)
+    next(session.points())
+    session.close()
+    again = reopen(session.folder)
+    again.resume()
+    assert not again.private.reproducible, "fresh noise"
+    list(again.points())
+    again.close()
+    assert "reproducible" in json.loads((session.folder / "guarantee.json").read_text())
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    session = start(tmp_path, recipe(tmp_path, steps=2))
+    with refused(LedgerError, match="in use"):
+        reopen(session.folder)
+    session.close()
+    reopen(session.folder).close()
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    folder = _begun(tmp_path).folder
+    for name in ("session.json", "recipe.toml"):
+        os.rename(folder / name, tmp_path / name)
+        with refused(InvalidInput, match=f"has no {name}"):
+            reopen(folder)
+        with refused(InvalidInput, match=f"has no {name}"):
+            noisette.load(folder)
+        os.rename(tmp_path / name, folder / name)
+    (folder / "model.pt").unlink()
+    with refused(InvalidInput, match="there is no"):
+        noisette.load(folder)
+    (folder / "ledger.jsonl").unlink()
+    with refused(LedgerError, match="missing"):
+        reopen(folder)
+
+
+def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:
+    folder = _begun(tmp_path).folder
+    path = folder / "mechanism.toml"
+    path.write_text(path.read_text().replace("steps = 6", "steps = 7"))
+    with refused(MechanismMismatch):
+        reopen(folder)
+
+
+def test_a_bad_start_leaves_no_folder_and_no_lock(tmp_path: Path) -> None:
+    shared = tmp_path / "all.jsonl"
+    with refused(InvalidInput, match="dimension 5"):
+        start(tmp_path / "runs", recipe(tmp_path, encoder="L2(dim=5)"), shared=shared)
+    assert not list((tmp_path / "runs").iterdir())
+    Ledger(shared, data=recipe(tmp_path).data).close()
+
+
+@pytest.mark.parametrize("size", [0, 700, 2500])
+def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, size: int) -> None:
+    """Whatever file it strikes first: an error with a hint, and a run that goes on when there is room again."""
+    folder = _begun(tmp_path).folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    session = reopen(folder)
+    session.resume()
+    with refused(match="cannot be written"), room(size):
+        list(session.points())
+    session.close()
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after.keys() == before.keys()
+    assert after["ledger.jsonl"].startswith(before["ledger.jsonl"])
+    assert after["checkpoint.pt"] == before["checkpoint.pt"]
+    again = reopen(folder)
+    again.resume()
+    list(again.points())
+    again.close()
+    assert again.private.paid == 6
+    assert json.loads((folder / "guarantee.json").read_text())["paid"] == 6

@@ -1,0 +1,177 @@
+"""P14 and P7: what a run shows depends on its releases alone, and no batch is treated unlike another.
+
+The size of the data set is public, so a neighbour has one example replaced: by another one, or by one of NaN, whose
+gradient counts as zero, so that it is as good as gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from noisette import Mechanism, Private, Released
+from noisette import data as datasets
+from noisette.account import ledger
+from noisette.data import Dataset
+from noisette.denoise import Denoiser
+from noisette.training import PoissonSampler, Trainer, private_run
+from tests.cli.command import Command, Outcome
+from tests.training.tiny import gaussian, trainer_of
+
+EXAMPLES = 50
+OPTIONS = (
+    "train", "--data", "mine", "--model", "mlp", "--model-option", "hidden=4,", "--noise", "Gaussian(scale=8.0)",
+    "--steps", "8", "--evaluations", "4", "--batch", "10", "--denoiser", "LowPass()", "--averaging", "0.5",
+)  # fmt: skip
+
+
+def _data(seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    parts = [(rng.random((n, 1, 4, 4)).astype(np.float32), rng.integers(3, size=n)) for n in (EXAMPLES, 20)]
+    return Dataset.from_arrays("mine", *parts, classes=3)
+
+
+def _neighbour(data: Dataset, row: Tensor, label: int) -> Dataset:
+    inputs, targets = data.train_inputs.clone(), data.train_targets.clone()
+    inputs[0], targets[0] = row, label
+    return Dataset(data.name, inputs, targets, data.test_inputs, data.test_targets, data.classes)
+
+
+class _Stage:
+    """Runs the command on a data set, with a stopped clock and, from the second run on, the releases of the first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        self._patch, self._path = monkeypatch, tmp_path
+        self._command, self._release = Command(monkeypatch, capsys), private_run.release
+        self._kept: list[Released] = []
+        self._shown = 0
+        monkeypatch.setattr(ledger, "_now", lambda: "2000-01-01T00:00:00Z")
+        monkeypatch.setattr(ledger.secrets, "token_hex", lambda n: "0" * 2 * n)
+        monkeypatch.setattr("time.monotonic", lambda: 0.0)
+
+    def __call__(self, data: Dataset, *options: str) -> tuple[Outcome, dict[str, bytes]]:
+        self._shown += 1
+        place = self._path / str(self._shown)
+        place.mkdir()
+        self._patch.chdir(place)
+        self._patch.setattr(datasets, "load", lambda *_: data)
+        self._patch.setattr(private_run, "release", self._next if self._kept else self._first)
+        self._turn = iter(list(self._kept))
+        done = self._command(*OPTIONS, *options)
+        assert done.code == 0, done.err
+        return done, {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
+
+    def _first(self, mechanism: Mechanism, total: Private, **options: Any) -> Released:
+        self._kept.append(self._release(mechanism, total, **options))
+        return self._kept[-1]
+
+    def _next(self, *_: object, **__: object) -> Released:
+        return next(self._turn)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> _Stage:
+    return _Stage(monkeypatch, capsys, tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["for people", "json"])
+def test_neighbours_cannot_be_told_apart(stage: _Stage, options: tuple[str, ...]) -> None:
+    data = _data()
+    others = [
+        _neighbour(data, torch.full((1, 4, 4), torch.nan), 0),
+        _neighbour(data, torch.full((1, 4, 4), 1e30), 2),
+        _neighbour(data, torch.zeros(1, 4, 4), 1),
+    ]
+    stage(data, *options)  # keeps the releases
+    shown, files = stage(data, *options)
+    assert len(files) == 9
+    for other in others:
+        told, left = stage(other, *options)
+        assert told == shown
+        assert left.keys() == files.keys()
+        assert [name for name in files if left[name] != files[name]] == []
+
+
+def test_a_training_loss_is_seen(stage: _Stage) -> None:
+    """The unsafe option stands in for a leak: the comparison above must see it."""
+    data = _data()
+    stage(data)
+    _, files = stage(data, "--unsafe-show-private-metrics")
+    _, left = stage(_neighbour(data, torch.full((1, 4, 4), 9.0), 2), "--unsafe-show-private-metrics")
+    assert [name for name in files if left[name] != files[name]] == ["runs/digits-0001/metrics.jsonl"]
+
+
+# -- P7 ----------------------------------------------------------------------------------------------------------------
+
+
+def _trace(monkeypatch: pytest.MonkeyPatch, trainer: Trainer) -> list[tuple[str, Any]]:
+    """What a run did, in order: payments, releases, denoisings and updates with their shapes."""
+    events: list[tuple[str, Any]] = []
+
+    def watch(owner: Any, name: str, shape: Callable[..., Any]) -> None:
+        honest = getattr(owner, name)
+
+        def watched(*args: Any, **options: Any) -> Any:
+            out = honest(*args, **options)
+            events.append((name, shape(*args)))
+            return out
+
+        patch.setattr(owner, name, watched)
+
+    with monkeypatch.context() as patch:
+        watch(ledger.Ledger, "spend", lambda _, mechanism, steps: steps)
+        watch(private_run, "release", lambda _, total: total.dim)
+        watch(Denoiser, "update", lambda _, released, state: (released.values.shape, sorted(state)))
+        trainer.optimizer.register_step_post_hook(
+            lambda *_: events.append(("update", [p.grad.shape for p in trainer.model.parameters()]))
+        )
+        for progress in trainer.run():
+            events.append(("progress", progress))
+    trainer.private._ledgers[0].close()
+    assert all(torch.isfinite(p).all() for p in trainer.model.parameters())
+    return events
+
+
+def test_empty_nan_and_full_batches_behave_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(40, 3, dtype=torch.float64)
+    y = torch.arange(40) % 3
+    nan = x.clone()
+    nan[2:] = torch.nan
+    cases = {"usual": (x, 0.2), "empty": (x, 1e-12), "full": (x, 1.0), "nan": (nan, 1.0), "nan, usual": (nan, 0.2)}
+    traces = {
+        name: _trace(
+            monkeypatch, trainer_of(gaussian(6, rate), ledger=tmp_path / name / "ledger.jsonl", data=(inputs, y))
+        )
+        for name, (inputs, rate) in cases.items()
+    }
+    assert len(traces["usual"]) == 6 * 5
+    for name, trace in traces.items():
+        assert trace == traces["usual"], name
+
+
+@pytest.mark.parametrize("which", ["empty", "full", "all nan"])
+def test_a_run_of_such_batches_logs_alike(
+    stage: _Stage, which: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Same releases, so the same bytes, whatever the batches hold."""
+    data = _data()
+    stage(data)
+    shown, files = stage(data)
+    if which == "all nan":
+        inputs = torch.full_like(data.train_inputs, torch.nan)
+        inputs[:2] = data.train_inputs[:2]
+        data = Dataset("mine", inputs, data.train_targets, data.test_inputs, data.test_targets, 3)
+    else:
+        batch = np.arange(0 if which == "empty" else EXAMPLES)
+        monkeypatch.setattr(PoissonSampler, "draw", lambda _: batch)
+    told, left = stage(data)
+    assert told == shown
+    assert left == files
+    assert all(set(json.loads(line)) for line in left["runs/digits-0001/metrics.jsonl"].splitlines())
