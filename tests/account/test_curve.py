@@ -48,9 +48,9 @@ def test_a_smaller_shift_has_a_lower_curve(noise: Noise) -> None:
     """P11: random profiles psi and random |u| <= psi, in random order: step by step and sampled and composed."""
     rng = np.random.default_rng(11)
     closest = np.inf
-    for trial in range(8):
-        psi = np.sort(rng.dirichlet(np.full(6, 0.4)) ** 0.5 * 0.99).repeat(3) / np.sqrt(3)
-        u = rng.permutation(psi) if trial == 0 else psi * rng.uniform(0, 1, 18) ** rng.choice([0.05, 1.0], 18)
+    for trial in range(4):
+        psi = np.sort(rng.dirichlet(np.full(4, 0.4)) ** 0.5 * 0.99).repeat(2) / np.sqrt(2)
+        u = rng.permutation(psi) if trial == 0 else psi * rng.uniform(0, 1, 8) ** rng.choice([0.05, 1.0], 8)
         worst, actual = step_curve(encoder(psi), noise), step_curve(encoder(np.sort(u)), noise)
         # both are upper bounds, each on a lattice of its own
         assert np.all(actual.forward(EPS) <= worst.forward(EPS) * 1.002 + 1e-12)
@@ -91,14 +91,11 @@ def test_levels_are_rounded_up(most: int) -> None:
     levels, counts, basis = levels_and_counts(Image(1.0, (block,)), most)
     assert basis == "pointwise maximum over profiles"
     assert len(levels) <= most + 1
-    assert counts.shape == (5, len(levels))
+    assert 1 <= len(counts) <= 5  # profiles that are rounded to the same levels are one row
+    assert counts.shape[1] == len(levels)
     accounted = np.array([ranked_values(levels, row, 300) for row in counts])
-    order = np.lexsort(accounted.T[::-1])  # rows are sorted: match them by domination
-    matched = [np.all(accounted >= row - 0.0, axis=1).any() for row in block.levels]
-    assert all(matched)
-    assert len(order) == 5
-    if most >= 40:
-        np.testing.assert_allclose(np.linalg.norm(accounted, axis=1), 1.0, rtol=60 / most**2 + 2 / most)
+    assert all(np.all(accounted >= row, axis=1).any() for row in block.levels)
+    assert np.all(np.linalg.norm(accounted, axis=1) <= {2: 4.0, 7: 1.5, 40: 1.1, 512: 1.02}[most])
 
 
 def test_rounded_levels_have_a_higher_curve() -> None:
@@ -183,8 +180,8 @@ def paper_set(n: int, dim: int) -> tuple[float, float, float]:
 
 
 def test_a_few_sampled_profiles_cost_less_than_their_envelope() -> None:
-    sampled, _, envelope = paper_set(20, 2000)
-    assert sampled < envelope * 0.98
+    sampled, _, envelope = paper_set(10, 500)
+    assert sampled < envelope * 0.97
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Faults that the checks must catch: each is planted, and the check must fail."""
+"""Faults that the checks must catch: each is planted, and the check, which passes elsewhere, must fail."""
 
 from __future__ import annotations
 
@@ -123,12 +123,6 @@ def test_caught(plant: Plant, check: Callable[[], None], planting: pytest.Monkey
     plant(planting)
     with pytest.raises(AssertionError):
         check()
-
-
-@pytest.mark.parametrize("check", dict.fromkeys(check for _, check in CAUGHT), ids=lambda check: check.__name__)
-def test_sound(check: Callable[[], None]) -> None:
-    """The same checks pass on what is shipped."""
-    check()
 
 
 @pytest.mark.usefixtures("pair")

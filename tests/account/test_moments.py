@@ -19,7 +19,7 @@ from noisette import (
     VarianceGamma,
 )
 from noisette.account.moments import log_moments
-from tests.account.checks import check_moments
+from tests.account.checks import check_large_moment, check_moments
 
 FAMILIES = (
     lambda rng, scale: StudentT(float(rng.choice([1.5, 3.0, 9.0, 30.0])), scale),
@@ -41,6 +41,10 @@ def random_case(number: int) -> tuple[Noise, int, float]:
     noise = FAMILIES[number % len(FAMILIES)](rng, scale)
     order = int(rng.choice([2, 3, 5, 9, 17, 33, 64]))
     return noise, order, scale * float(10 ** rng.uniform(-3, 0.6))
+
+
+def test_a_large_moment() -> None:
+    check_large_moment()
 
 
 @pytest.mark.parametrize("number", range(50))

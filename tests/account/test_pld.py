@@ -35,6 +35,8 @@ def test_reference_values() -> None:
     checks.check_student_reference()
     checks.check_student_three()
     checks.check_few_steps()
+    checks.check_both_directions()
+    checks.check_micro_batches()
 
 
 @pytest.mark.parametrize(("sigma", "steps"), [(0.8, 14_062), (1.4, 14_062), (1.1, 23_400)])

@@ -49,11 +49,11 @@ def laplace_of_dp_accounting(scale: float, rate: float, steps: int, delta: float
 
 def gaussian_delta(eps: float, mu: float) -> float:
     """H_{e^eps}(N(mu, 1) || N(0, 1)), the closed form."""
-    return float(stats.norm.sf(eps / mu - mu / 2) - math.exp(eps) * stats.norm.sf(eps / mu + mu / 2))
+    return float(stats.norm.sf(eps / mu - mu / 2) - math.exp(eps + stats.norm.logsf(eps / mu + mu / 2)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    return float(optimize.brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0, 40 + 20 * mu * mu, xtol=1e-12))
+    return float(optimize.brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0, 20 * mu + mu * mu, xtol=1e-12))
 
 
 def exact_log_moment(noise: Noise, order: int, tau: float) -> mp.mpf:

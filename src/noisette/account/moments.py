@@ -70,16 +70,18 @@ def _log_excess(noise: Noise, k: Array, tau: float, edges: Array) -> Array:
         return np.full_like(k, np.inf)
     matters = log_weight + k.max() * np.abs(loss) > -90
     log_weight, loss = log_weight[matters], loss[matters]
-    return np.array([_log_sum(log_weight, order, loss) for order in k])
+    weight, first = np.exp(log_weight), _second(loss)
+    single = float(weight @ first)  # every order takes k times this off
+    return np.array([_log_sum(log_weight, weight, order, loss, order * single) for order in k])
 
 
-def _log_sum(log_weight: Array, order: float, loss: Array) -> float:
+def _log_sum(log_weight: Array, weight: Array, order: float, loss: Array, less: float) -> float:
     raised = order * loss
     top = float(raised.max())
     if not math.isfinite(top):
         return math.inf
     if top < 600:
-        return math.log(max(float(np.exp(log_weight) @ (_second(raised) - order * _second(loss))), 1e-300))
+        return math.log(max(float(weight @ _second(raised)) - less, 1e-300))
     exponents = log_weight + raised  # r^k alone: the rest is below its last digit, and dropping it errs upward
     peak = float(exponents.max())
     return peak + math.log(float(np.exp(exponents - peak).sum()))

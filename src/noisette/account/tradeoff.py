@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.errors import InvalidInput
 from noisette.mechanism import Mechanism, as_run
@@ -60,7 +61,7 @@ def tradeoff(mechanisms: Mechanism | Sequence[Mechanism], points: int = 400) -> 
     0.3829
     """
     losses = privacy_loss(as_run(mechanisms))
-    top = losses.get_epsilon_for_delta(1e-10)
-    top = top if np.isfinite(top) else losses.get_epsilon_for_delta(1e-3)
+    never = float(losses.get_delta_for_epsilon(LARGEST_LOSS))  # a chance of losses that no epsilon covers
+    top = losses.get_epsilon_for_delta(min(never + 1e-10, 1.0))
     epsilons = np.linspace(0.0, max(float(top), 1e-3), points)
     return Tradeoff(epsilons, np.asarray(losses.get_delta_for_epsilon(epsilons)))

@@ -112,7 +112,7 @@ def compare_command(
     if plot is not None:
         from noisette.report.comparison import draw_comparison  # noqa: PLC0415 - matplotlib takes a second to import
 
-        draw_comparison(rows, f"epsilon {epsilon:g}, {dim:,} coordinates, {steps:,} releases", plot)
+        draw_comparison(rows, f"epsilon {epsilon:g}, coordinates: {dim:,}, releases: {steps:,}", plot)
     value = {"rows": [row.to_dict() for row in rows], "winner": winner.noise, "verdict": words}
     emit(as_json, value, lambda: _show_rows(rows, words))
 

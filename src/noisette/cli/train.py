@@ -210,5 +210,5 @@ def _board(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
     except ImportError:
-        raise InvalidInput("TensorBoard is not installed.", hint="pip install tensorboard") from None
+        raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
     return SummaryWriter(str(folder / "tensorboard"))

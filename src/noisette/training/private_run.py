@@ -182,8 +182,8 @@ def make_private(
 ) -> PrivateRun:
     """Private gradients for your own loop over `inputs` (N, ...) and `targets` (N, ...), which stay on their device.
 
-    `mechanism` may leave its encoder's ``dim`` to the model. Each step is paid in every ledger before it is released;
-    the first ledger is this run's own. `seed` makes a run that can be repeated and must not be released.
+    The encoder's ``dim`` is the model's number of trained parameters. Each step is paid in every ledger before it is
+    released; the first ledger is this run's own. `seed` makes a run that can be repeated and must not be released.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
