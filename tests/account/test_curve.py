@@ -95,7 +95,7 @@ def test_levels_are_rounded_up(most: int) -> None:
     assert counts.shape[1] == len(levels)
     accounted = np.array([ranked_values(levels, row, 300) for row in counts])
     assert all(np.all(accounted >= row, axis=1).any() for row in block.levels)
-    assert np.all(np.linalg.norm(accounted, axis=1) <= {2: 4.0, 7: 1.5, 40: 1.1, 512: 1.02}[most])
+    assert np.all(np.linalg.norm(accounted, axis=1) <= {2: 4.0, 7: 1.6, 40: 1.1, 512: 1.02}[most])
 
 
 def test_rounded_levels_have_a_higher_curve() -> None:
@@ -198,7 +198,10 @@ def test_micro_batches_widen_every_rank() -> None:
     rng = np.random.default_rng(4)
     block = ProfileSet.normalized([[0.0, 0.5, 1.0, 3.0]], [3, 4, 2, 1])
     wide = Image(1.0, (block,)).widened()
-    bound, psi = np.repeat(wide.profiles[0].levels[0], wide.profiles[0].counts), np.repeat(block.levels[0], block.counts)
+    bound, psi = (
+        np.repeat(wide.profiles[0].levels[0], wide.profiles[0].counts),
+        np.repeat(block.levels[0], block.counts),
+    )
     for _ in range(300):
         a, b = (rng.permutation(psi) * rng.choice([-1, 1], 10) for _ in range(2))
         assert np.all(np.sort(np.abs(a - b)) <= bound + 1e-15)

@@ -38,7 +38,8 @@ def random_case(number: int) -> tuple[Noise, int, float]:
     """A law, an order and a shift, from tiny to several scales."""
     rng = np.random.default_rng([8, number])
     scale = float(10 ** rng.uniform(-1.5, 1.5))
-    noise = FAMILIES[number % len(FAMILIES)](rng, scale)
+    families = FAMILIES if number >= 50 else FAMILIES[:-1]  # Bessel functions at 50 digits take their time
+    noise = families[number % len(families)](rng, scale)
     order = int(rng.choice([2, 3, 5, 9, 17, 33, 64]))
     return noise, order, scale * float(10 ** rng.uniform(-3, 0.6))
 
@@ -77,9 +78,11 @@ def test_closed_forms(tau: float) -> None:
         np.testing.assert_allclose(log_moments(noise, orders, tau), [float(v) for v in truth], rtol=1e-10)
 
 
-@pytest.mark.parametrize(("general", "closed"), [(StudentT(1, 0.7), Cauchy(0.7)), (VarianceGamma(1, 0.7), Laplace(0.7))])
+@pytest.mark.parametrize(
+    ("general", "closed"), [(StudentT(1, 0.7), Cauchy(0.7)), (VarianceGamma(1, 0.7), Laplace(0.7))]
+)
 def test_quadrature_against_closed_forms(general: Noise, closed: Noise) -> None:
-    """Student-t of one degree is Cauchy, variance-gamma of shape 1 is Laplace: one by quadrature, one in closed form."""
+    """Student-t of one degree is Cauchy, variance-gamma of shape 1 is Laplace: by quadrature, and in closed form."""
     orders = np.arange(2, 65)
     for tau in (1e-4, 0.05, 0.7, 3.0):
         by_quadrature, exact = log_moments(general, orders, tau), log_moments(closed, orders, tau)
@@ -126,7 +129,7 @@ def test_scales_are_relative() -> None:
 
 
 def test_an_overflow_is_infinite_and_never_clamped() -> None:
-    """A law whose likelihood ratio is unbounded: its moments leave the range of a float's exponential, and stay right."""
+    """A law whose likelihood ratio is unbounded: its moments leave the range of a float, their logarithms stay right."""
     orders = np.array([64, 256])
     np.testing.assert_allclose(log_moments(Gaussian(0.01), orders, 1.0), orders * (orders - 1) * 5000.0, rtol=1e-12)
     found = log_moments(GeneralizedGaussian(1.5, 0.01), orders, 1.0)

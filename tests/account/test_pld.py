@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as reference
 
 from noisette import (
     L2,
@@ -17,10 +18,10 @@ from noisette import (
     Sech,
     StudentT,
 )
-from noisette.account import guarantee
+from noisette.account import guarantee, pld
 from noisette.account.accountant import epsilon
-from noisette.account.pld import addition, privacy_loss, removal, sampled_reach
 from noisette.account.curve import Curve, step_curve
+from noisette.account.pld import addition, privacy_loss, removal, sampled_reach
 from noisette.encode import Encoder
 from noisette.profiles import Blocks, HalfNormal, Tails
 from tests.account import checks
@@ -66,16 +67,16 @@ def test_laplace_against_dp_accounting(scale: float, rate: float, steps: int, de
     assert theirs * (1 - 2e-4) <= ours <= theirs * 1.005
 
 
-@pytest.mark.parametrize(("sigma", "rate", "steps", "delta"), [(0.5, 0.01, 100, 1e-6), (5.0, 0.5, 1000, 1e-5), (1, 1, 3, 1e-3)])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "delta"), [(0.5, 0.01, 100, 1e-6), (5.0, 0.5, 1000, 1e-5), (1, 1, 3, 1e-3)]
+)
 def test_gaussian_elsewhere(sigma: float, rate: float, steps: int, delta: float) -> None:
     theirs = gaussian_of_dp_accounting(sigma, rate, steps, delta)
     ours = guarantee(Mechanism(L2(dim=9), Gaussian(sigma), rate, steps), delta).epsilon
     assert theirs * (1 - 2e-4) <= ours <= theirs * 1.005
 
 
-@pytest.mark.parametrize(
-    "noise", [StudentT(3, 0.8), Laplace(1.0), Cauchy(0.6), StudentT(9, 0.5)], ids=repr
-)
+@pytest.mark.parametrize("noise", [StudentT(3, 0.8), Laplace(1.0), Cauchy(0.6), StudentT(9, 0.5)], ids=repr)
 def test_simulated_losses(noise: Noise) -> None:
     """P10: the exact likelihood ratio of 3 sampled steps in 50 dimensions, both directions, at level 6e-7 each."""
     checks.check_simulation(noise, dim=50, rate=0.3, steps=3, draws=40_000, seed=20)
@@ -155,8 +156,6 @@ def test_heterogeneous_runs() -> None:
 
 
 def test_heterogeneous_gaussians_against_dp_accounting() -> None:
-    from dp_accounting.pld import privacy_loss_distribution as reference
-
     settings = ((1.1, 0.01, 200), (0.8, 0.002, 500), (4.0, 1.0, 3))
     theirs = None
     for sigma, rate, steps in settings:
@@ -190,8 +189,6 @@ def test_sampled_reach() -> None:
 
 def test_a_looser_curve_never_lowers_epsilon(planting: pytest.MonkeyPatch) -> None:
     """The pipeline is monotone: raise the one-step curve anywhere and delta rises everywhere."""
-    from noisette.account import pld
-
     run = (Mechanism(Ranked(dim=1), StudentT(3, 0.8), 0.2, 6),)
     eps = np.linspace(0, 3, 30)
     before = np.asarray(privacy_loss(run).get_delta_for_epsilon(eps))
@@ -210,7 +207,9 @@ def test_high_dimensions_see_the_fisher_information_alone(noise: Noise) -> None:
     assert found == pytest.approx(epsilon((Mechanism(L2(dim=1), alike, 0.01, 500),), DELTA), rel=0.01)
 
 
-@pytest.mark.parametrize("encoder", [Ranked(dim=30, profiles=Blocks(dims=(10, 20), profiles=Tails(levels=4)))], ids=repr)
+@pytest.mark.parametrize(
+    "encoder", [Ranked(dim=30, profiles=Blocks(dims=(10, 20), profiles=Tails(levels=4)))], ids=repr
+)
 def test_blocks_are_free(encoder: Encoder) -> None:
     """Shares of one squared norm: near the price of a single profile."""
     noise = StudentT(9, 1.0)

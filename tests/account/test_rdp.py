@@ -62,7 +62,10 @@ def test_one_order_by_hand() -> None:
         if k < 2:
             product = 1.0
         else:
-            logs = [n * float(log_moments(noise, [k], level)[0]) for level, n in zip(block.levels[0], block.counts)]
+            logs = [
+                n * float(log_moments(noise, [k], level)[0])
+                for level, n in zip(block.levels[0], block.counts, strict=True)
+            ]
             product = math.exp(sum(logs))
         total += math.comb(alpha, k) * q**k * (1 - q) ** (alpha - k) * product
     found = rdp.renyi((Mechanism(encoder, noise, q, 1),))[alpha - 2]
@@ -105,10 +108,10 @@ def test_sets_cost_their_worst_member_at_every_order() -> None:
 def test_conversions() -> None:
     divergences = rdp.renyi((Mechanism(L2(dim=9), Gaussian(1.3), 0.01, 500),))
     for delta in (1e-3, 1e-6, 1e-12):
-        classic = min(d + math.log(1 / delta) / (a - 1) for d, a in zip(divergences, rdp.ORDERS.tolist()))
+        classic = min(d + math.log(1 / delta) / (a - 1) for d, a in zip(divergences, rdp.ORDERS.tolist(), strict=True))
         tighter = min(
             d + math.log((a - 1) / a) - (math.log(delta) + math.log(a)) / (a - 1)
-            for d, a in zip(divergences, rdp.ORDERS.tolist())
+            for d, a in zip(divergences, rdp.ORDERS.tolist(), strict=True)
         )
         assert rdp.epsilon_classic(divergences, delta) == pytest.approx(classic, rel=1e-12)
         assert rdp.epsilon_tighter(divergences, delta) == pytest.approx(tighter, rel=1e-12)

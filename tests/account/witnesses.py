@@ -1,4 +1,4 @@
-"""Independent witnesses: dp_accounting, mpmath integrals, closed forms and simulations, none of which use our accounting."""
+"""Independent witnesses: dp_accounting, mpmath integrals, closed forms, simulations; none uses our accounting."""
 
 from __future__ import annotations
 

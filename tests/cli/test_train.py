@@ -14,14 +14,14 @@ import torch
 import noisette as library
 from noisette import Mechanism
 from noisette.account import Ledger, guarantee
-from noisette.recipes import Session
+from noisette.recipes import OpenRun
 from noisette.training import private_run
 from tests.cli.command import Command
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FILES = {
     "model.pt", "checkpoint.pt", "ledger.jsonl", "metrics.jsonl", "guarantee.json", "recipe.toml", "accuracy.png",
-    "mechanism.toml", "session.json",
+    "mechanism.toml", "settings.json",
 }  # fmt: skip
 SHORT = ("train", "--noise", "Gaussian(scale=10.0)", "--steps", "6", "--evaluations", "3", "--batch", "256")
 
@@ -132,16 +132,16 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
 
 
 def test_ctrl_c_between_two_steps(noisette: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = Session.points
+    points = OpenRun.points
 
-    def interrupted(self: Session) -> Iterator[Any]:
+    def interrupted(self: OpenRun) -> Iterator[Any]:
         for point in points(self):
             yield point
             if self.private.updates == 3:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "points", interrupted)
+        patch.setattr(OpenRun, "points", interrupted)
         assert noisette(*SHORT).code == 1
     assert noisette("resume", "runs/digits-0001", "--json").json["steps"] == 6
 

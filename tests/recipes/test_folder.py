@@ -12,18 +12,18 @@ import torch
 import noisette
 from noisette.account import Ledger
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
-from noisette.recipes import Session, new_folder, reopen, start
+from noisette.recipes import OpenRun, new_folder, reopen, start
 from tests.helpers import refused
 from tests.training.tiny import recipe, room
 
 
-def _begun(folder: Path, steps: int = 3) -> Session:
-    session = start(folder, recipe(folder, steps=6, evaluations=6))
-    for _ in session.points():
-        if session.private.updates == steps:
+def _begun(folder: Path, steps: int = 3) -> OpenRun:
+    opened = start(folder, recipe(folder, steps=6, evaluations=6))
+    for _ in opened.points():
+        if opened.private.updates == steps:
             break
-    session.close()
-    return session
+    opened.close()
+    return opened
 
 
 def test_folders_are_numbered(tmp_path: Path) -> None:
@@ -32,57 +32,57 @@ def test_folders_are_numbered(tmp_path: Path) -> None:
 
 
 def test_a_run_and_its_module(tmp_path: Path) -> None:
-    session = start(tmp_path, recipe(tmp_path, steps=6, evaluations=2))
-    points = [point for point in session.points() if point]
-    session.close()
+    opened = start(tmp_path, recipe(tmp_path, steps=6, evaluations=2))
+    points = [point for point in opened.points() if point]
+    opened.close()
     assert [point.updates for point in points] == [3, 6]
     lines = [json.loads(line) for line in (tmp_path / "tiny-0001" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epsilon"] for line in lines] == [point.epsilon for point in points]
     model = noisette.load(tmp_path / "tiny-0001")
     assert not model.training
     x = torch.randn(5, 2)
-    assert torch.equal(model(x), session.trainer.evaluated.eval()(x))
+    assert torch.equal(model(x), opened.trainer.evaluated.eval()(x))
 
 
 def test_points_are_not_crowded_when_steps_are_paid_ahead(tmp_path: Path) -> None:
     """Of 420 steps three are paid at a time, so that all are paid before the last two are taken."""
-    session = start(tmp_path, recipe(tmp_path, steps=420, evaluations=2))
-    assert [point.updates for point in session.points() if point] == [210, 420]
-    session.close()
+    opened = start(tmp_path, recipe(tmp_path, steps=420, evaluations=2))
+    assert [point.updates for point in opened.points() if point] == [210, 420]
+    opened.close()
 
 
 def test_going_on(tmp_path: Path) -> None:
     before = _begun(tmp_path)
-    session = reopen(before.folder)
-    assert session.mechanism == before.mechanism
-    assert session.resume() == 0
-    assert [point.updates for point in session.points() if point] == [4, 5, 6]
-    session.close()
+    opened = reopen(before.folder)
+    assert opened.mechanism == before.mechanism
+    assert opened.resume() == 0
+    assert [point.updates for point in opened.points() if point] == [4, 5, 6]
+    opened.close()
 
 
 def test_a_run_that_had_a_seed_stays_marked(tmp_path: Path) -> None:
-    session = start(tmp_path, recipe(tmp_path, steps=2), seed=1)
-    next(session.points())
-    session.close()
-    again = reopen(session.folder)
+    opened = start(tmp_path, recipe(tmp_path, steps=2), seed=1)
+    next(opened.points())
+    opened.close()
+    again = reopen(opened.folder)
     again.resume()
     assert not again.private.reproducible, "fresh noise"
     list(again.points())
     again.close()
-    assert "reproducible" in json.loads((session.folder / "guarantee.json").read_text())
+    assert "reproducible" in json.loads((opened.folder / "guarantee.json").read_text())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    session = start(tmp_path, recipe(tmp_path, steps=2))
+    opened = start(tmp_path, recipe(tmp_path, steps=2))
     with refused(LedgerError, match="in use"):
-        reopen(session.folder)
-    session.close()
-    reopen(session.folder).close()
+        reopen(opened.folder)
+    opened.close()
+    reopen(opened.folder).close()
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     folder = _begun(tmp_path).folder
-    for name in ("session.json", "recipe.toml"):
+    for name in ("settings.json", "recipe.toml"):
         os.rename(folder / name, tmp_path / name)
         with refused(InvalidInput, match=f"has no {name}"):
             reopen(folder)
@@ -118,11 +118,11 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, size: int) -> None:
     """Whatever file it strikes first: an error with a hint, and a run that goes on when there is room again."""
     folder = _begun(tmp_path).folder
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    session = reopen(folder)
-    session.resume()
+    opened = reopen(folder)
+    opened.resume()
     with refused(match="cannot be written"), room(size):
-        list(session.points())
-    session.close()
+        list(opened.points())
+    opened.close()
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert after.keys() == before.keys()
     assert after["ledger.jsonl"].startswith(before["ledger.jsonl"])

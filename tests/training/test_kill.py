@@ -76,21 +76,21 @@ def _spent(folder: Path) -> int:
 def _check(root: Path, plan: Recipe, released: int, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a kill left behind is in order; at which stage it came."""
     folder = root / "tiny-0001"
-    if not (folder / "session.json").exists():
+    if not (folder / "settings.json").exists():
         assert released == 0
         return "before the run"
     paid = _spent(folder)
     assert released <= paid <= STEPS
     with monkeypatch.context() as patch:
         count_releases(patch.setattr, root / "releases")
-        session = reopen(folder)
-        lost = session.resume()
-        assert lost == paid - session.private.updates
-        points = [point for point in session.points() if point is not None]
-        session.close()
-    assert session.private.left == 0
+        opened = reopen(folder)
+        lost = opened.resume()
+        assert lost == paid - opened.private.updates
+        points = [point for point in opened.points() if point is not None]
+        opened.close()
+    assert opened.private.left == 0
     assert _spent(folder) == STEPS
-    assert session.private.updates == STEPS - lost
+    assert opened.private.updates == STEPS - lost
     assert (root / "releases").stat().st_size <= STEPS
     assert (folder / "model.pt").exists()
     assert (folder / "guarantee.json").exists()
@@ -157,18 +157,18 @@ def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
 ) -> None:
     """The run's own ledger has paid, the data set's has not: nothing was released, so both are right."""
     plan = recipe(tmp_path, steps=4)
-    session = start(tmp_path, plan, shared=tmp_path / "all.jsonl")
-    monkeypatch.setattr(session._books[1], "_append", _interrupt)  # this object only
+    opened = start(tmp_path, plan, shared=tmp_path / "all.jsonl")
+    monkeypatch.setattr(opened._books[1], "_append", _interrupt)  # this object only
     with pytest.raises(KeyboardInterrupt):
-        list(session.points())
-    session.close()
-    session = reopen(tmp_path / "tiny-0001")
-    assert session.resume() == 1
-    list(session.points())
-    session.close()
+        list(opened.points())
+    opened.close()
+    opened = reopen(tmp_path / "tiny-0001")
+    assert opened.resume() == 1
+    list(opened.points())
+    opened.close()
     assert _spent(tmp_path / "tiny-0001") == 4
     with Ledger(tmp_path / "all.jsonl") as book:
-        assert sum(mechanism.steps for mechanism in book.run()) == 3 == session.private.updates
+        assert sum(mechanism.steps for mechanism in book.run()) == 3 == opened.private.updates
 
 
 def _interrupt(*_: object) -> None:
@@ -176,22 +176,22 @@ def _interrupt(*_: object) -> None:
 
 
 def test_a_run_cut_off_after_its_last_payment_still_gets_its_results(tmp_path: Path) -> None:
-    session = start(tmp_path, recipe(tmp_path, steps=4))
-    session._books[0].spend(session.mechanism, 4)
-    session.close()
-    session = reopen(tmp_path / "tiny-0001")
-    assert session.resume() == 4
-    (point,) = session.points()
+    opened = start(tmp_path, recipe(tmp_path, steps=4))
+    opened._books[0].spend(opened.mechanism, 4)
+    opened.close()
+    opened = reopen(tmp_path / "tiny-0001")
+    assert opened.resume() == 4
+    (point,) = opened.points()
     assert point is not None
     assert (point.updates, point.paid) == (0, 4)
-    assert list(session.points()) == [], "only once"
-    session.close()
+    assert list(opened.points()) == [], "only once"
+    opened.close()
 
 
 def test_a_mechanism_changed_before_the_first_checkpoint_is_refused(tmp_path: Path) -> None:
-    session = start(tmp_path, recipe(tmp_path, steps=40))
-    next(session.points())
-    session.close()
+    opened = start(tmp_path, recipe(tmp_path, steps=40))
+    next(opened.points())
+    opened.close()
     path = tmp_path / "tiny-0001" / "mechanism.toml"
     path.write_text(path.read_text().replace("scale=5.0", "scale=50.0"))
     for _ in range(2):  # and the ledger is given back

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from noisette import data as datasets
 from noisette.cli.output import JsonFlag, emit, log, show
 from noisette.errors import InvalidInput
-from noisette.recipes import Recipe, Session, load, reopen, start
+from noisette.recipes import OpenRun, Recipe, load, reopen, start
 from noisette.recipes.folder import Point, read
 from noisette.spec import parse_number
 
@@ -64,8 +64,8 @@ def train_command(
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     with log.status("loading data and planning the noise"):
-        session = start(runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe)
-    _work(session, tensorboard, as_json)
+        opened = start(runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe)
+    _work(opened, tensorboard, as_json)
 
 
 def resume_command(
@@ -76,11 +76,11 @@ def resume_command(
 ) -> None:
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
     with log.status("loading"):
-        session = reopen(run, **({"data_root": data_root} if data_root else {}))
-        lost = session.resume()
+        opened = reopen(run, **({"data_root": data_root} if data_root else {}))
+        lost = opened.resume()
     if lost:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    _work(session, tensorboard, as_json)
+    _work(opened, tensorboard, as_json)
 
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
@@ -114,7 +114,7 @@ def predict_command(
     else:
         loaded = datasets.load(data, data_root)
         inputs, targets = loaded.test_inputs, loaded.test_targets
-    shape = tuple(json.loads(read(run, "session.json"))["shape"])
+    shape = tuple(json.loads(read(run, "settings.json"))["shape"])
     if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
         raise InvalidInput(
             f"inputs of shape {tuple(inputs.shape)} do not fit a model for {shape}.",
@@ -128,16 +128,16 @@ def predict_command(
     emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist())), markup=False))
 
 
-def _work(session: Session, tensorboard: bool, as_json: bool) -> None:
+def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
     """Train to the end with a progress bar; Ctrl-C leaves a run that can be resumed."""
     began, last = time.monotonic(), None
-    board = _board(session.folder) if tensorboard else None
+    board = _board(opened.folder) if tensorboard else None
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
         with Progress(*columns, TimeRemainingColumn(), console=log, transient=as_json) as bar:
-            task = bar.add_task("training", total=session.private.total, completed=session.private.updates, note="")
-            for point in session.points():
-                bar.update(task, completed=session.private.updates)
+            task = bar.add_task("training", total=opened.private.total, completed=opened.private.updates, note="")
+            for point in opened.points():
+                bar.update(task, completed=opened.private.updates)
                 if point is not None:
                     last = point
                     bar.update(task, note=_note(point))
@@ -146,43 +146,43 @@ def _work(session: Session, tensorboard: bool, as_json: bool) -> None:
                         if point.accuracy is not None:
                             board.add_scalar("test accuracy", point.accuracy, point.updates)
     except KeyboardInterrupt:
-        session.save()
-        log.print(f"stopped; go on with: noisette resume {session.folder}")
+        opened.save()
+        log.print(f"stopped; go on with: noisette resume {opened.folder}")
         raise typer.Exit(1) from None
     finally:
-        session.close()
+        opened.close()
         if board is not None:
             board.close()
-    _finish(session, last, time.monotonic() - began, as_json)
+    _finish(opened, last, time.monotonic() - began, as_json)
 
 
-def _finish(session: Session, last: Point | None, seconds: float, as_json: bool) -> None:
+def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
     from noisette.report.accuracy import draw_accuracy  # noqa: PLC0415 - matplotlib takes a second to import
 
     if last is None:
-        raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {session.folder}")
-    picture = draw_accuracy(session.folder)
-    promise = session.private.guarantee(session.recipe.delta)
+        raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
+    picture = draw_accuracy(opened.folder)
+    promise = opened.private.guarantee(opened.recipe.delta)
     value = {
-        "run": str(session.folder),
+        "run": str(opened.folder),
         "epsilon": promise.epsilon,
         "delta": promise.delta,
         "kind": promise.kind,
         "accuracy": last.accuracy,
         "steps": last.updates,
         "seconds": round(seconds, 2),
-        "hash": session.mechanism.hash,
+        "hash": opened.mechanism.hash,
     }
 
     def human() -> None:
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(f"[bold]guarantee: {promise}[/] ({promise.kind}, {promise.adjacency})")
-        if session.reproducible:
+        if opened.reproducible:
             show.print("reproducible: not for release")
-        if session.unsafe:
+        if opened.unsafe:
             show.print("private metrics were shown: the guarantee does not cover them")
-        show.print(f"{session.folder} holds the model, its ledger and {picture.name}", markup=False)
+        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}", markup=False)
         show.print(f"plot: {picture}", markup=False)
 
     emit(as_json, value, human)

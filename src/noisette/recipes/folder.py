@@ -22,7 +22,7 @@ from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
 from noisette.training import Trainer, accuracy, checkpoint, make_private
 
-__all__ = ["Point", "Session", "load", "new_folder", "read", "reopen", "start"]
+__all__ = ["OpenRun", "Point", "load", "new_folder", "read", "reopen", "start"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Point:
     train_loss: float | None = None
 
 
-class Session:
+class OpenRun:
     """One process's part of a run in its folder; iterate over `points` to train.
 
     `unsafe` shows the training loss, which is private: every result is stamped with it. So is `reproducible`, which
@@ -192,11 +192,11 @@ def new_folder(root: Path, name: str) -> Path:
     raise InvalidInput(f"{root} holds 9,999 runs of {name}.", hint="move some of them away")
 
 
-def start(root: Path, recipe: Recipe, **options: Any) -> Session:
+def start(root: Path, recipe: Recipe, **options: Any) -> OpenRun:
     """A new run of `recipe` in a folder of its own below `root`."""
     folder = new_folder(root, recipe.name)
     try:
-        session = Session(folder, recipe, **options)
+        opened = OpenRun(folder, recipe, **options)
     except BaseException:
         for file in folder.iterdir():
             file.unlink()
@@ -205,22 +205,22 @@ def start(root: Path, recipe: Recipe, **options: Any) -> Session:
     settings: dict[str, Any] = {
         key: str(value) for key, value in options.items() if value is not None and key != "seed"
     }
-    settings |= {"shape": session.data.shape, "classes": session.data.classes, "reproducible": session.reproducible}
+    settings |= {"shape": opened.data.shape, "classes": opened.data.classes, "reproducible": opened.reproducible}
     checkpoint.write(folder / "recipe.toml", recipe.to_toml().encode())
-    checkpoint.write(folder / "session.json", json.dumps(settings).encode())
-    return session
+    checkpoint.write(folder / "settings.json", json.dumps(settings).encode())
+    return opened
 
 
-def reopen(folder: Path, **options: Any) -> Session:
+def reopen(folder: Path, **options: Any) -> OpenRun:
     """The run in `folder`, to be gone on with."""
     recipe = Recipe.from_toml(read(folder, "recipe.toml"))
     if not (folder / "ledger.jsonl").exists():
         Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
-    settings = json.loads(read(folder, "session.json"))
+    settings = json.loads(read(folder, "settings.json"))
     known: dict[str, Any] = {"device": settings.get("device", "cpu"), "unsafe": settings.get("unsafe") == "True"}
     known["reproducible"] = settings["reproducible"]
     known |= {key: Path(settings[key]) for key in ("data_root", "shared") if key in settings}
-    return Session(folder, recipe, **(known | options))
+    return OpenRun(folder, recipe, **(known | options))
 
 
 def read(folder: Path, name: str) -> str:
@@ -238,7 +238,7 @@ def load(folder: str | Path) -> nn.Module:
     """
     place = Path(folder)
     recipe = Recipe.from_toml(read(place, "recipe.toml"))
-    settings = json.loads(read(place, "session.json"))
+    settings = json.loads(read(place, "settings.json"))
     model = models.build(
         recipe.model, tuple(settings["shape"]), settings["classes"], seed=recipe.model_seed, **recipe.model_options
     )
