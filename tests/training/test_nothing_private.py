@@ -53,7 +53,7 @@ class _Stage:
         self._kept: list[Released] = []
         self._shown = 0
         monkeypatch.setattr(ledger, "_now", lambda: "2000-01-01T00:00:00Z")
-        monkeypatch.setattr(ledger.secrets, "token_hex", lambda n: "0" * 2 * n)
+        monkeypatch.setattr(ledger, "_identity", lambda: "0" * 16)
         monkeypatch.setattr("time.monotonic", lambda: 0.0)
 
     def __call__(self, data: Dataset, *options: str) -> tuple[Outcome, dict[str, bytes]]:

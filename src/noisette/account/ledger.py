@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import time
 from pathlib import Path
 from types import TracebackType
@@ -159,7 +158,7 @@ class Ledger:
                 )
             self._data = data
             # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
-            self._append({"format": _FORMAT, "data": data, "id": secrets.token_hex(8), "time": _now()})
+            self._append({"format": _FORMAT, "data": data, "id": _identity(), "time": _now()})
             folder = os.open(self.path.parent, os.O_RDONLY)
             os.fsync(folder)  # the file's own name must survive a crash as well
             os.close(folder)
@@ -206,6 +205,11 @@ class Ledger:
 
 def _chain(head: str, body: str) -> str:
     return hashlib.sha256(f"{head}\n{body}".encode()).hexdigest()[:16]
+
+
+def _identity() -> str:
+    """A random name, so that no two ledgers can stand in for each other."""
+    return os.urandom(8).hex()
 
 
 def _now() -> str:
