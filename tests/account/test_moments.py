@@ -129,7 +129,7 @@ def test_scales_are_relative() -> None:
 
 
 def test_an_overflow_is_infinite_and_never_clamped() -> None:
-    """A law whose likelihood ratio is unbounded: its moments leave the range of a float, their logarithms stay right."""
+    """A law whose likelihood ratio is unbounded: its moments leave the range of a float, their logarithms do not."""
     orders = np.array([64, 256])
     np.testing.assert_allclose(log_moments(Gaussian(0.01), orders, 1.0), orders * (orders - 1) * 5000.0, rtol=1e-12)
     found = log_moments(GeneralizedGaussian(1.5, 0.01), orders, 1.0)
