@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -100,7 +101,10 @@ class Homemade(Gaussian):
 """
     (tmp_path / "mine.py").write_text(source)
     options = ("--encoder", "L2(dim=9)", "--noise", "Homemade(scale=1.1)", "--rate", "256/60000", "--steps", "100")
-    value = noisette("--load", "mine.py", "account", *options, "--json").json
+    # in a process of its own: here the class would stay known to every test that follows
+    command = [sys.executable, "-m", "noisette", "--load", "mine.py", "account", *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    value = json.loads(done.stdout)
     assert "Homemade" in value["mechanism"]
     assert value["epsilon"] == pytest.approx(guarantee(MECHANISM, 1e-5).epsilon, rel=1e-9)
     noisette("--load", "none.py", "account", *options).assert_refused("there is no file none.py")
