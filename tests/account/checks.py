@@ -84,16 +84,17 @@ def check_few_steps() -> None:
 
 
 def check_moments(noise, order: int, tau: float) -> None:
-    """Not below the truth, and above it by 1e-6 at most; both of E_k - 1 and relative."""
+    """Not below the truth, and above it by 1e-6 at most; infinite only where E_k is beyond what a float holds."""
     found, truth = float(log_moments(noise, [order], tau)[0]), exact_log_moment(noise, order, tau)
     assert found >= truth, (noise, order, tau)
-    assert found <= truth * (1 + 1e-6), (noise, order, tau)
+    assert found <= truth * (1 + 1e-6) or (found == np.inf and truth > 709), (noise, order, tau)
 
 
 def check_large_moment() -> None:
-    check_moments(Logistic(0.2), order=40, tau=0.8)
+    check_moments(Logistic(0.2), order=12, tau=0.8)
 
 
+@pytest.mark.usefixtures("pair")
 def check_worst_profile_of_each_order() -> None:
     """A set costs, at every order, at least what each of its members costs alone."""
     single = [rdp.renyi((Mechanism(member, StudentT(3, 2.0), 0.1, 20),)) for member in members()]
@@ -114,7 +115,9 @@ PAIR = Ranked(dim=400, radius=0.5)
 """A stand-in whose image the `pair` fixture makes that of both members."""
 
 
-def check_negative_divergence_is_refused() -> None:
+def check_bad_divergence_is_refused(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    """One order of a step comes out as `value`, which is negative or undefined."""
+    monkeypatch.setattr(rdp, "_one_step", lambda mechanism: np.where(rdp.ORDERS == 7, value, 0.1))
     try:
         found = guarantee(Mechanism(L2(dim=9), Gaussian(1.0), 0.1, 20), DELTA, "rdp")
     except Unaccountable:

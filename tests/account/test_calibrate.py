@@ -21,7 +21,7 @@ def just_below(mechanism: Mechanism, target: float, accountant: str = "pld") -> 
     assert target * (1 - 1e-3) <= spent <= target
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", pytest.param("rdp-classic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("noise", [Gaussian(), Laplace(), Cauchy(), StudentT(3)], ids=repr)
 def test_scale(noise: Noise, accountant: str) -> None:
     found = calibrate(Mechanism(ENCODER, noise, 0.05, 50), 2.0, DELTA, accountant=accountant)
@@ -29,8 +29,8 @@ def test_scale(noise: Noise, accountant: str) -> None:
     assert found.replace(noise=noise) == Mechanism(ENCODER, noise, 0.05, 50), "nothing else has changed"
 
 
-@pytest.mark.parametrize("target", [0.01, 0.3, 10.0, 50.0])
-@pytest.mark.parametrize("noise", [Gaussian(), Laplace(), StudentT(3)], ids=repr)
+@pytest.mark.parametrize("target", [0.01, 50.0])
+@pytest.mark.parametrize("noise", [Gaussian(), StudentT(3)], ids=repr)
 def test_extreme_targets(noise: Noise, target: float) -> None:
     just_below(calibrate(Mechanism(ENCODER, noise, 1.0, 2), target, DELTA), target)
 
@@ -62,8 +62,9 @@ def test_the_start_does_not_matter_much() -> None:
     assert len(set(answers)) == 1
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp"])
-@pytest.mark.parametrize("noise", [Gaussian(0.9), Laplace(1.0), Cauchy(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    ("noise", "accountant"), [(Gaussian(0.9), "pld"), (Laplace(1.0), "pld"), (Cauchy(1.0), "rdp")], ids=repr
+)
 def test_rate(noise: Noise, accountant: str) -> None:
     mechanism = Mechanism(ENCODER, noise, 0.3, 50)
     found = calibrate(mechanism, 2.0, DELTA, field="rate", accountant=accountant)
@@ -76,7 +77,9 @@ def test_a_budget_that_allows_every_example_every_time() -> None:
     assert found.rate == 1.0
 
 
-@pytest.mark.parametrize(("accountant", "start"), [("pld", 3), ("rdp", 0), ("rdp", 3), ("rdp", 100_000)])
+@pytest.mark.parametrize(
+    ("accountant", "start"), [("pld", 3), ("rdp", 0), pytest.param("rdp", 100_000, marks=pytest.mark.slow)]
+)
 def test_steps(accountant: str, start: int) -> None:
     """The most that fit: one more does not."""
     for noise, rate in ((Gaussian(1.2), 0.05), (Cauchy(0.9), 0.1)):

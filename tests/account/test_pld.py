@@ -94,7 +94,7 @@ def test_simulated_losses_at_length(noise: Noise, dim: int, rate: float, steps: 
 SETTINGS = [
     (noise, encoder, rate, steps)
     for noise in NOISES
-    for encoder in (Ranked(dim=1), Ranked(dim=200, profiles=Tails(shapes=(2.0, 0.5), levels=4)))
+    for encoder in (Ranked(dim=1), Ranked(dim=200, profiles=Tails(shapes=(2.0, 0.5), levels=3)))
     for rate, steps in ((RATE, 2000), (0.05, 100), (0.3, 10), (1.0, 1))
 ]
 
@@ -111,16 +111,20 @@ def test_pld_is_not_above_rdp() -> None:
     assert np.median(ratios) > 0.7, "and the two are near each other"
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
-@pytest.mark.parametrize("noise", [Gaussian(1.0), Laplace(0.8), Cauchy(0.7), StudentT(3, 0.8)], ids=repr)
+@pytest.mark.parametrize("accountant", ["pld", "rdp", pytest.param("rdp-classic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "noise",
+    [Gaussian(1.0), Cauchy(0.7), StudentT(3, 0.8), pytest.param(Laplace(0.8), marks=pytest.mark.slow)],
+    ids=repr,
+)
 def test_monotone(noise: Noise, accountant: str) -> None:
     """P8: epsilon grows with the steps, the rate, 1/scale and 1/delta."""
     base = Mechanism(Ranked(dim=30, profiles=SMALL), noise, rate=0.05, steps=20)
     scale = noise.known_scale
     chains = (
-        [(base.replace(steps=steps), DELTA) for steps in (1, 2, 7, 20, 21, 400)],
-        [(base.replace(rate=rate), DELTA) for rate in (1e-3, 0.01, 0.05, 0.051, 0.5, 1.0)],
-        [(base.replace(noise=noise.replace(scale=scale * f)), DELTA) for f in (30, 4, 1.02, 1, 0.5, 0.2)],
+        [(base.replace(steps=steps), DELTA) for steps in (1, 20, 21, 400)],
+        [(base.replace(rate=rate), DELTA) for rate in (1e-3, 0.05, 0.051, 1.0)],
+        [(base.replace(noise=noise.replace(scale=scale * f)), DELTA) for f in (30, 1.02, 1, 0.2)],
         [(base, delta) for delta in (0.1, 1e-3, 1e-5, 9e-6, 1e-9)],
     )
     for chain in chains:
