@@ -1,0 +1,77 @@
+"""Faults at the edges of a run: private values that are shown, and files that are believed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from noisette import Private
+from noisette.data import files
+from noisette.training import PrivateRun, Progress, Trainer
+from tests import test_private, test_release
+from tests.data import test_files
+from tests.faults.table import by, fault
+from tests.training import test_nothing_private, test_resume
+
+NEIGHBOURS = by(test_nothing_private.test_neighbours_cannot_be_told_apart, options=("--json",))
+
+
+@fault("private value printed: by a step", NEIGHBOURS)
+def norm_on_stderr(patch: pytest.MonkeyPatch) -> None:
+    private_sum = PrivateRun._private_sum
+
+    def tells(self: PrivateRun, *arguments: Any) -> Private:
+        total = private_sum(self, *arguments)
+        sys.stderr.write(f"{total.unsafe_values().norm():.3g}\n")
+        return total
+
+    patch.setattr(PrivateRun, "_private_sum", tells)
+
+
+@fault("private value printed: by a sum", by(test_private.test_adds_in_float64_and_does_not_print_values))
+def sums_that_print(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Private, "__repr__", lambda self: f"Private({self.unsafe_values()})")
+
+
+@fault("a number of steps that depends on the data", NEIGHBOURS)
+def stops_early(patch: pytest.MonkeyPatch) -> None:
+    """A broken example ends the training: nothing private is shown, and yet it tells."""
+    run = Trainer.run
+
+    def short(self: Trainer) -> Iterator[Progress]:
+        for progress in run(self):
+            yield progress
+            if self.private._inputs.isnan().any():
+                return
+
+    patch.setattr(Trainer, "run", short)
+
+
+@fault("a graph that leads back to private data", by(test_release.test_nothing_private_hangs_on_a_release))
+def graph_kept(patch: pytest.MonkeyPatch) -> None:
+    def start(self: Private, values: torch.Tensor) -> None:
+        self._values = values.double()
+
+    patch.setattr(Private, "__init__", start)
+
+
+@fault(
+    "a pickle accepted in a checkpoint",
+    by(test_resume.test_a_pickle_bomb_does_not_go_off, how="torch"),
+    by(test_resume.test_a_pickle_bomb_does_not_go_off, how="pickle"),
+)
+def any_pickle(patch: pytest.MonkeyPatch) -> None:
+    load = torch.load
+    patch.setattr(torch, "load", lambda *args, **options: load(*args, **{**options, "weights_only": False}))
+
+
+@fault(
+    "a flipped byte in a data file accepted",
+    by(test_files.test_a_flipped_byte_of_the_contents_is_refused, suffix=".gz"),
+)
+def any_bytes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(files, "check", lambda file, content, where: content)

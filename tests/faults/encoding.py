@@ -1,0 +1,149 @@
+"""Faults of the encoding: a vector outside the image that the accountant knows, or examples that mix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from noisette import L2, Encoder, HalfNormal, Private, Ranked
+from noisette.encode.sorted_profile import SortedProfile
+from noisette.gradients import Gradients, isolation, per_example
+from noisette.spec import registered
+from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
+from tests.conformance.test_encoders import test_encoder as conforms
+from tests.encode import slow_reference, test_sorted_profile
+from tests.faults.table import by, fault
+from tests.gradients import test_isolation
+from tests.training import test_private_run, test_sensitivity, test_trained_is_accounted
+from tests.training.test_sensitivity import Case
+from tests.training.test_trained_is_accounted import FAULTS as STEP_FAULTS
+
+Encode = Callable[[Encoder, Tensor], Tensor]
+
+RANKED, BALL = Ranked(dim=50), L2(dim=50)
+ENCODED_ALONE = test_sensitivity.check_one_encoding
+
+
+def _encodes(patch: pytest.MonkeyPatch, change: Callable[[Encode, Encoder, Tensor], Tensor]) -> None:
+    """`change(honest, encoder, rows)` stands in for every encoding, whichever way an encoder takes to it."""
+    honest = Encoder.encode
+
+    def encode_sum(self: Encoder, rows: Tensor, groups: Tensor | None = None) -> Private:
+        return Private(self.encode(rows if groups is None else self._grouped(rows, groups)).sum(dim=0))
+
+    patch.setattr(Encoder, "encode", lambda self, rows: change(honest, self, rows))
+    patch.setattr(Encoder, "encode_sum", encode_sum)
+    for kind in (Encoder, *registered(Encoder).values()):
+        patch.setattr(kind, "kernel", lambda self: None)
+
+
+def _by_rank(encoder: SortedProfile) -> Tensor:
+    """The first profile with one bound for each rank, ascending, (dim,)."""
+    return torch.cat([torch.from_numpy(b.levels[0].repeat(b.counts)) for b in encoder.blocks])
+
+
+PAPERS = by(
+    test_sorted_profile.test_is_the_papers_algorithm, kind=Ranked, slow=slow_reference.ranked, family=HalfNormal()
+)
+
+
+@fault("ranks mis-sorted", PAPERS)
+def not_sorted(patch: pytest.MonkeyPatch) -> None:
+    """Bounds in the order of coordinates. No more leaks than before, but it is another encoding."""
+
+    def wrong(honest: Encode, encoder: Encoder, rows: Tensor) -> Tensor:
+        if not isinstance(encoder, SortedProfile):
+            return honest(encoder, rows)
+        bounds = _by_rank(encoder)
+        return torch.minimum(torch.maximum(rows.double().nan_to_num(), -bounds), bounds)
+
+    _encodes(patch, wrong)
+
+
+@fault("ranks mis-sorted: two at the top", PAPERS, by(conforms, encoder=RANKED, check=check_image))
+def two_at_the_top(patch: pytest.MonkeyPatch) -> None:
+    """The first coordinate gets the bound of the highest rank, too."""
+
+    def wrong(honest: Encode, encoder: Encoder, rows: Tensor) -> Tensor:
+        out = honest(encoder, rows)
+        if isinstance(encoder, SortedProfile) and len(out):
+            top = _by_rank(encoder).max()
+            out[:, 0] = rows[:, 0].double().nan_to_num().clamp(-top, top)
+        return out
+
+    _encodes(patch, wrong)
+
+
+@fault("bounds too wide by one part in 2^50", by(conforms, encoder=RANKED, check=check_image))
+def too_wide(patch: pytest.MonkeyPatch) -> None:
+    _encodes(patch, lambda honest, encoder, rows: honest(encoder, rows) * (1 + 2.0**-50))
+
+
+fault(
+    "encoding dropped on one layer",
+    by(
+        test_trained_is_accounted.test_trained_is_accounted,
+        name="L2 and Gaussian",
+        says="the released sum is not that of the encoded gradients",
+    ),
+    by(
+        test_trained_is_accounted.test_trained_is_accounted,
+        name="Ranked and Student-t",
+        says="the released sum is not that of the encoded gradients",
+    ),
+)(STEP_FAULTS["encoding dropped on one layer"][0])
+
+
+@fault(
+    "encoding dropped on one layer: its bias",
+    by(ENCODED_ALONE, case=Case(encoder="L2", one=1)),
+    by(ENCODED_ALONE, case=Case(encoder="Ranked, blocks", one=1)),
+)
+def bias_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    """The last three coordinates leave the encoder as they came, but for broken rows."""
+    honest = Encoder.encode_sum
+
+    def wrong(self: Encoder, rows: Tensor, groups: Tensor | None = None) -> Private:
+        values = honest(self, rows, groups).unsafe_values().clone()
+        whole = rows[rows.isfinite().all(dim=1)]
+        values[-3:] = whole[:, -3:].sum(dim=0)
+        return Private(values)
+
+    patch.setattr(Encoder, "encode_sum", wrong)
+
+
+@fault(
+    "NaN row not zeroed",
+    by(conforms, encoder=BALL, check=check_total),
+    by(conforms, encoder=RANKED, check=check_total),
+)
+def broken_coordinates_only(patch: pytest.MonkeyPatch) -> None:
+    """The NaN itself becomes zero, and the rest of its row stays."""
+    _encodes(patch, lambda honest, encoder, rows: honest(encoder, rows.double().nan_to_num(posinf=0.0, neginf=0.0)))
+
+
+@fault(
+    "one norm for the whole batch",
+    by(conforms, encoder=BALL, check=check_neighbours),
+    by(ENCODED_ALONE, case=Case(encoder="L2", one=1)),
+)
+def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
+    def wrong(honest: Encode, encoder: Encoder, rows: Tensor) -> Tensor:
+        out = honest(encoder, rows)
+        return out / max(1.0, float(out.norm()) / encoder.radius) if isinstance(encoder, L2) else out
+
+    _encodes(patch, wrong)
+
+
+@fault(
+    "examples that mix accepted",
+    by(test_private_run.test_models_that_mix_examples_are_refused),
+    by(test_isolation.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
+)
+def no_isolation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gradients, "check_isolation", lambda self, inputs, targets: None)
+    for module in (isolation, per_example):
+        patch.setattr(module, "refuse_batch_statistics", lambda model: None)

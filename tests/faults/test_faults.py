@@ -1,0 +1,63 @@
+"""Every fault in the table is caught by the tests that claim it; a fault that survives fails the build."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import accounting, disclosure, encoding, noise, running, sampling
+from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
+
+PARTS = (accounting, disclosure, encoding, noise, running, sampling)
+"""The modules that fill the table."""
+
+LISTED = (
+    "noise x0.7",
+    "noise x0.9",
+    "noise x0.98",
+    "noise once per micro-batch",
+    "noise after denoising",
+    "noise skipped on an empty batch",
+    "ranks mis-sorted",
+    "profile not normalised",
+    "encoding dropped on one layer",
+    "micro-batch 2 accounted as 1",
+    "shuffling",
+    "fixed-size sampling",
+    "with-replacement sampling",
+    "accountant with q/2",
+    "accountant with T-1",
+    "accountant with wrong nu",
+    "max of epsilon instead of per-order max",
+    "division by the realised batch size",
+    "exponent clamp",
+    "negative RDP accepted",
+    "generator state restored on resume",
+)
+"""The faults that must be in the table, whatever else is."""
+
+PAIRS = [(fault, catcher) for fault in FAULTS for catcher in fault.catchers]
+CATCHERS = list({(catcher.test, str(catcher)): catcher for _, catcher in PAIRS}.values())
+
+
+def _marks(catcher: Catcher) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.slow,) if catcher.heavy else ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "catcher"),
+    [pytest.param(f, catcher, id=f"{f.name}-{catcher}", marks=_marks(catcher)) for f, catcher in PAIRS],
+)
+def test_caught(fault: Fault, catcher: Catcher, planting: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    fault.plant(planting)
+    with pytest.raises(CAUGHT, match=catcher.says):
+        catcher.run(request)
+
+
+@pytest.mark.parametrize("catcher", [pytest.param(c, id=str(c), marks=_marks(c)) for c in CATCHERS])
+def test_no_alarm_without_a_fault(catcher: Catcher, request: pytest.FixtureRequest) -> None:
+    catcher.run(request)
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_listed_faults_are_planted(name: str) -> None:
+    assert name in {fault.name.split(":")[0] for fault in FAULTS}
