@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from noisette._kernels import reference
+from noisette._kernels import native, reference
 from noisette.errors import InvalidInput
 from noisette.private import Private
 from noisette.profiles import ProfileSet
@@ -58,6 +58,10 @@ def _difference(block: ProfileSet, most_levels: int = 128) -> ProfileSet:
 class Encoder(Spec):
     """A map from any gradient into a known image, applied to each example alone, and summed.
 
+    `encode` is the reference, on any device. `encode_sum` takes the native kernel where there is one for the encoder
+    and the gradients are float32 in the processor's memory; it finds ranks by buckets of magnitude, within the same
+    image.
+
     `dim` may be None while something else, a model, is yet to give it. `micro_batch` m > 1 encodes averages over
     groups of m examples (expected); each example draws its group independently, so that it touches one group only.
 
@@ -82,6 +86,10 @@ class Encoder(Spec):
     @abstractmethod
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         """Encode finite float64 rows (B, d), B > 0."""
+
+    def kernel(self) -> native.Kernel | None:
+        """The native kernel made ready for this encoder, None where the reference encodes."""
+        return None
 
     def __post_init__(self) -> None:
         if self.dim is not None:
@@ -140,7 +148,11 @@ class Encoder(Spec):
             )
         if groups is not None:
             rows = self._grouped(rows, groups)
-        return Private(self.encode(rows).sum(dim=0))
+        kernel = self.kernel() if native.fits(rows) else None
+        if kernel is None:
+            return Private(self.encode(rows).sum(dim=0))
+        self._check(rows)
+        return Private(kernel.rows_sum(rows))
 
     def _grouped(self, rows: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
         self._check(rows)

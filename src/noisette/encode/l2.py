@@ -7,7 +7,7 @@ from typing import Self
 
 import torch
 
-from noisette._kernels import reference
+from noisette._kernels import native, reference
 from noisette.encode.base import Encoder, Image
 
 
@@ -33,3 +33,6 @@ class L2(Encoder):
 
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         return reference.clip_norm(rows, self.radius)
+
+    def kernel(self) -> native.Kernel | None:
+        return native.clipping(self.radius)

@@ -7,6 +7,7 @@ from typing import Self
 
 import torch
 
+from noisette._kernels import native
 from noisette.encode.sorted_profile import SortedProfile
 from noisette.profiles import Blocks, HalfNormal, PaperGaussian, Profiles, Tails
 
@@ -36,3 +37,6 @@ class Ranked(SortedProfile):
 
     def _bounded(self, rows: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
         return torch.minimum(torch.maximum(rows, -bounds), bounds)
+
+    def kernel(self) -> native.Kernel | None:
+        return native.by_rank("ranked", self.blocks)

@@ -7,6 +7,7 @@ from typing import Self
 
 import torch
 
+from noisette._kernels import native
 from noisette.encode.sorted_profile import SortedProfile
 from noisette.profiles import HalfNormal, PaperGaussian, Profiles
 
@@ -30,3 +31,6 @@ class Snap(SortedProfile):
 
     def _bounded(self, rows: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
         return rows.sign() * bounds
+
+    def kernel(self) -> native.Kernel | None:
+        return native.by_rank("snap", self.blocks)

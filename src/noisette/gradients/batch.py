@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.func import functional_call, vmap
 
-from noisette.gradients import rules
+from noisette._kernels.native import Kernel
+from noisette.gradients import fused, ghost, rules
 from noisette.gradients.layout import Layout
 from noisette.gradients.ways import Loss, Unfit, buffers_of
 
@@ -57,25 +58,61 @@ class Batch:
 
     def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
+        ends = self._ends(x, y)
+        parts = dict(zip(self._layout.parameters, self._layout.parts(out), strict=True))
+        for layer, held in self._layers.items():
+            mine = {name: parts[p] for name, p in held.items()}
+            if layer in ends:
+                rules.apply(layer, *ends[layer], mine.get("weight"), mine.get("bias"))
+            else:
+                for part in mine.values():
+                    part.zero_()
+
+    def takes(self, kernel: Kernel) -> bool:
+        """Whether `add` can be asked to sum with this kernel."""
+        return fused.supported(self._layers, self._layout, kernel)
+
+    def add(self, kernel: Kernel, x: Tensor, y: Tensor, total: Tensor) -> None:
+        """Add the encoded gradients of inputs x (B, ...) and targets y (B, ...) to `total` (dim,), in kernel order."""
+        ends = self._ends(x, y)
+        if len(ends) < len(self._layers):
+            raise Unfit("a layer does not matter for the loss")
+        fused.add(kernel, self._layers, ends, self._layout, total)
+
+    def in_order(self, total: Tensor) -> Tensor:
+        """What `add` has summed up, (dim,), in the order of the parameters."""
+        return fused.in_order(self._layers, self._layout, total)
+
+    @property
+    def linear(self) -> bool:
+        """Whether every layer is Linear with a trained weight, so that clipped sums factor."""
+        return all(isinstance(layer, nn.Linear) and "weight" in held for layer, held in self._layers.items())
+
+    def clipped(self, radius: float, x: Tensor, y: Tensor) -> Tensor:
+        """The sum, float64 (dim,), of gradients clipped at an L2 norm of `radius`."""
+        ends = self._ends(x, y)
+        if len(ends) < len(self._layers):
+            raise Unfit("a layer does not matter for the loss")
+        pairs = [ends[layer] for layer in self._layers]
+        return ghost.l2_sum(pairs, radius, ["bias" in held for held in self._layers.values()])
+
+    def _ends(self, x: Tensor, y: Tensor) -> dict[nn.Module, tuple[Tensor, Tensor]]:
+        """What every layer that matters saw, and the derivative of the summed losses at its output."""
         calls: dict[nn.Module, _Call] = {}
+        # weights in the layout of the images: a convolution follows its weights
+        leaves = {p: self._laid_out(p.detach()).requires_grad_() for p in self._layout.parameters}
+        named = dict(zip(self._layout.names, leaves.values(), strict=True))
         with torch.enable_grad(), self._watched(calls, len(x)):
-            outputs = functional_call(self._model, buffers_of(self._model), (self._laid_out(x),))
+            outputs = functional_call(self._model, {**named, **buffers_of(self._model)}, (self._laid_out(x),))
             if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
                 raise Unfit("the output has no row for each example")
             # one example at a time sees the loss, which therefore cannot mix them
             total = vmap(self._one_loss, randomness="different")(outputs, y).sum()
-        self._check_graph(total, calls)
+        self._check_graph(total, calls, leaves)
         found = torch.autograd.grad(total, [call.edge for call in calls.values()], allow_unused=True)
-        ends = dict(zip(calls, found, strict=True))
-        parts = dict(zip(self._layout.parameters, self._layout.parts(out), strict=True))
-        for layer, held in self._layers.items():
-            mine = {name: parts[p] for name, p in held.items()}
-            end = ends.get(layer)
-            if end is None:
-                for part in mine.values():
-                    part.zero_()
-            else:
-                rules.apply(layer, calls[layer].input, end, mine.get("weight"), mine.get("bias"))
+        return {
+            layer: (call.input, end) for (layer, call), end in zip(calls.items(), found, strict=True) if end is not None
+        }
 
     def _one_loss(self, output: Tensor, target: Tensor) -> Tensor:
         return self._loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
@@ -104,7 +141,7 @@ class Batch:
             for hook in hooks:
                 hook.remove()
 
-    def _check_graph(self, total: Tensor, calls: dict[nn.Module, _Call]) -> None:
+    def _check_graph(self, total: Tensor, calls: dict[nn.Module, _Call], leaves: dict[nn.Parameter, Tensor]) -> None:
         """Every parameter must enter the graph through the one call of its layer and nowhere else."""
         if total.grad_fn is None:
             raise Unfit("the loss depends on no layer")
@@ -114,7 +151,7 @@ class Batch:
             if call is not None and call.input._version != call.version:
                 raise Unfit("a layer's input was changed in place")
             expected = 1 if call is not None and call.edge.node in nodes else 0
-            if any(uses[p] != expected for p in held.values()):
+            if any(uses[leaves[p]] != expected for p in held.values()):
                 raise Unfit("a parameter is used outside its layer")
 
 

@@ -31,6 +31,10 @@ class Layout:
         self.names: tuple[str, ...] = tuple(name for name, _ in trainable)
         self.parameters: tuple[nn.Parameter, ...] = tuple(p for _, p in trainable)
         self.dim = sum(p.numel() for p in self.parameters)
+        ends = itertools.accumulate(p.numel() for p in self.parameters)
+        self.starts: dict[nn.Parameter, int] = {
+            p: end - p.numel() for p, end in zip(self.parameters, ends, strict=True)
+        }
         self._buffer: Tensor | None = None
 
     def describes(self, model: nn.Module) -> bool:
@@ -51,10 +55,8 @@ class Layout:
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
-        ends = itertools.accumulate(p.numel() for p in self.parameters)
         return [
-            rows[..., end - p.numel() : end].view(*rows.shape[:-1], *p.shape)
-            for p, end in zip(self.parameters, ends, strict=True)
+            rows[..., start : start + p.numel()].view(*rows.shape[:-1], *p.shape) for p, start in self.starts.items()
         ]
 
     def write(self, flat: Tensor) -> None:

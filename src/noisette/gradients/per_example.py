@@ -8,14 +8,18 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput
 from noisette.gradients.batch import Batch
 from noisette.gradients.isolation import Witness, different_examples, refuse_batch_statistics, without_dropout
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loop, Loss, Vmap, Way
+from noisette.gradients.ways import Loop, Loss, Unfit, Vmap, Way
+from noisette.private import Private
 from noisette.spec import whole
 
 __all__ = ["Gradients", "SlowPath"]
+
+_FUSED_CHUNK = 256  # examples whose activations are held at a time, where no gradient is
 
 
 class SlowPath(UserWarning):
@@ -80,6 +84,43 @@ class Gradients:
         self._check(inputs, targets)
         return self._stream(inputs, targets)
 
+    def encoded_sum(self, encoder: Encoder, inputs: Tensor, targets: Tensor) -> Private:
+        """The sum of encodings of the gradients of `inputs` (B, ...) with `targets` (B, ...), private.
+
+        Where the native kernel knows every layer and the encoder, gradients are encoded as they are computed, and none
+        is stored; everything else goes through `chunks`. Not for micro-batches, whose members are encoded as one.
+
+        >>> from noisette import L2
+        >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss())
+        >>> gradients.encoded_sum(L2(dim=8), torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]))
+        Private(dim=8)
+        """
+        self._check(inputs, targets)
+        self._trust(inputs, targets)
+        try:
+            total = self._fused_sum(encoder, inputs, targets)
+        except Unfit:
+            total = None
+        if total is None:
+            total = torch.zeros(self.dim, dtype=torch.float64, device=inputs.device)
+            for rows in self.chunks(inputs, targets):
+                total += encoder.encode_sum(rows).unsafe_values()
+        return Private(total)
+
+    def _fused_sum(self, encoder: Encoder, inputs: Tensor, targets: Tensor) -> Tensor | None:
+        """The encoded sum without a row per example, None where that cannot be had."""
+        kernel, way = encoder.kernel(), self._ways()[0]
+        if kernel is None or not isinstance(way, Batch) or not way.takes(kernel):
+            return None
+        total = torch.zeros(self.dim, dtype=torch.float64)
+        for start in range(0, len(inputs), _FUSED_CHUNK):
+            x, y = inputs[start : start + _FUSED_CHUNK], targets[start : start + _FUSED_CHUNK]
+            if isinstance(encoder, L2) and way.linear:
+                total += way.clipped(encoder.radius, x, y)
+            else:
+                way.add(kernel, x, y, total)
+        return way.in_order(total)
+
     def check_isolation(self, inputs: Tensor, targets: Tensor) -> None:
         """Raise InvalidInput where an example's gradient alone differs from its gradient in a batch.
 
@@ -127,9 +168,13 @@ class Gradients:
     def _modes(self) -> list[bool]:
         return [module.training for module in self._model.modules()]
 
-    def _stream(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+    def _trust(self, inputs: Tensor, targets: Tensor) -> None:
+        """Check isolation where that is still to be done for the mode the model is in."""
         if self._fast and self._trusted != self._modes() and len(different_examples(inputs)) >= 2:
             self.check_isolation(inputs, targets)
+
+    def _stream(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+        self._trust(inputs, targets)
         for start in range(0, len(inputs), self._chunk):
             x, y = inputs[start : start + self._chunk], targets[start : start + self._chunk]
             rows = self._layout.rows(len(x))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-__all__ = ["INPUT_DIMS", "apply", "conv2d", "linear", "supported"]
+__all__ = ["INPUT_DIMS", "apply", "conv2d", "linear", "margins", "supported"]
 
 INPUT_DIMS: dict[type[nn.Module], int] = {nn.Linear: 2, nn.Conv2d: 4}
 """The layers that have a rule, and the number of dimensions their input must have, the batch included."""
@@ -77,15 +77,25 @@ def conv2d(layer: nn.Conv2d, x: Tensor, g: Tensor, weight: Tensor | None, bias: 
     weight.copy_(product.view(count, out, kh, kw, inner).permute(0, 1, 4, 2, 3))
 
 
+def margins(layer: nn.Conv2d) -> tuple[int, int, int, int]:
+    """The zeros around a layer's input: top, left, bottom, right.
+
+    >>> margins(nn.Conv2d(1, 1, 4, padding="same"))
+    (1, 1, 2, 2)
+    """
+    if isinstance(layer.padding, str):  # "valid" has none
+        reach = [d * (k - 1) if layer.padding == "same" else 0 for d, k in _taps(layer)]
+        return reach[0] // 2, reach[1] // 2, reach[0] - reach[0] // 2, reach[1] - reach[1] // 2
+    top, left = layer.padding
+    return top, left, top, left
+
+
+def _taps(layer: nn.Conv2d) -> list[tuple[int, int]]:
+    return list(zip(layer.dilation, layer.kernel_size, strict=True))
+
+
 def _padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """The input with its zero margins, (B, H, W, C) and contiguous."""
-    last = x.permute(0, 2, 3, 1)
-    if layer.padding == "valid":
-        return last.contiguous()
-    if layer.padding == "same":
-        reach = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
-        (top, left), (bottom, right) = [r // 2 for r in reach], [r - r // 2 for r in reach]
-    else:
-        assert not isinstance(layer.padding, str)
-        top, left = bottom, right = layer.padding
-    return F.pad(last.contiguous(), (0, 0, left, right, top, bottom)).contiguous()
+    top, left, bottom, right = margins(layer)
+    last = x.permute(0, 2, 3, 1).contiguous()
+    return F.pad(last, (0, 0, left, right, top, bottom)) if any((top, left, bottom, right)) else last

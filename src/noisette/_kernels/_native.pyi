@@ -1,0 +1,35 @@
+import numpy as np
+import numpy.typing as npt
+import torch
+
+class Plan:
+    def __init__(self, kind: str, radius: float) -> None: ...
+    def add_block(
+        self,
+        dim: int,
+        levels: npt.NDArray[np.float32],
+        starts: npt.NDArray[np.int64],
+        knots: npt.NDArray[np.float32],
+        ends: npt.NDArray[np.int64],
+    ) -> None: ...
+
+class Layers:
+    def linear(
+        self, x: torch.Tensor, g: torch.Tensor, weight: bool, bias: bool, weight_at: int, bias_at: int
+    ) -> None: ...
+    def conv(
+        self,
+        x: torch.Tensor,
+        g: torch.Tensor,
+        kernel: list[int],
+        stride: list[int],
+        margins: list[int],
+        weight: bool,
+        bias: bool,
+        weight_at: int,
+        bias_at: int,
+    ) -> None: ...
+    def rows(self, x: torch.Tensor, dims: list[int]) -> None: ...
+
+def encode_sum(plan: Plan, layers: Layers, total: torch.Tensor, threads: int, isa: str) -> None: ...
+def variants() -> list[str]: ...

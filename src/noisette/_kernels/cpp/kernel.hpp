@@ -1,0 +1,95 @@
+// What the instruction-set variants of the kernel share with the module that calls them: plain data only.
+// kernel.cpp is compiled once for every instruction set. Nothing in it may be a function that the linker could merge
+// with its twin of another set, so there are no containers and no templates of the standard library here.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace noisette {
+
+constexpr int kDropped = 17;                     // bits of a float32 below its bucket: 6 bits of mantissa are kept
+constexpr int64_t kBuckets = int64_t{1} << 14;   // sign dropped, so 31 - 17 bits
+constexpr int64_t kTile = 512;                   // coordinates that are summed while their total is in the first cache
+constexpr int64_t kGroup = 8;                    // examples that go together, so that tables and totals are read once
+
+constexpr int64_t kColumns = 16;                // the widest vector of any variant
+
+enum class Kind { l2, ranked, snap };
+
+// One block of coordinates and its family of profiles, of which each example uses one.
+struct Block {
+  int64_t profiles, levels;  // their number, and the number of levels of each
+  const float* level;        // (profiles, levels), ascending, rounded toward zero
+  const int64_t* start;      // (levels): the first rank of each level
+  int64_t knots, columns;    // columns: profiles, filled up to a multiple of kColumns
+  const float* knot;         // (knots, columns): what a profile's cosine is computed from, already of unit length
+  const int64_t* end;        // (knots): one past the last rank that each stands for
+};
+
+struct Plan {
+  Kind kind;
+  double radius;  // l2 only: what no encoded vector may exceed
+  const Block* blocks;
+  int64_t count;
+};
+
+enum class Rule { dense, linear, conv };
+
+// Where the gradients of one layer come from. Strides count floats.
+struct Layer {
+  Rule rule;
+  const float *x, *g;            // dense: only x, the gradient itself. linear: (B, in), (B, out). conv: NHWC both
+  int64_t x_stride, g_stride;    // from one example to the next
+  int64_t in, out;               // dense: in = coordinates. linear and conv: features or channels
+  int64_t height, width;         // conv: of the input
+  int64_t high, wide;            // conv: of the output
+  int64_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, padded_h, padded_w;
+  bool weight, bias;
+  int64_t weight_at, bias_at;    // where they are in the total; conv weights there as (kh, kw, in, out)
+  int64_t weight_block, bias_block;
+};
+
+// Coordinates of one block that lie together: a vector, or the outer product of an output's derivative and an input.
+struct Piece {
+  bool outer;
+  int64_t rows, cols, at, block;
+};
+
+struct View {
+  const float *rows, *cols;  // outer: (rows), (cols). dense: only cols
+};
+
+// Memory of one thread, made by the caller; histograms and tables start as zeros and are left as zeros.
+struct Workspace {
+  int64_t group;             // examples that go together, at most kGroup
+  float* gradients;          // (group, dense): what conv layers fill
+  int64_t dense;
+  float *padded, *ends, *product;
+  uint32_t* histogram;       // (2, kBuckets)
+  float* table;              // (group, kBuckets): the bound of every bucket
+  uint16_t* keys;            // (group, kBuckets): the buckets in use, ascending
+  int64_t* below;            // (group, kBuckets): how many coordinates lie below each
+  float* sums;               // (most knots, kGroup)
+  View* views;               // (group, pieces)
+};
+
+struct Job {
+  const Plan* plan;
+  const Layer* layers;
+  int64_t layer_count;
+  const Piece* pieces;
+  int64_t piece_count;
+  int64_t first, last;  // examples
+  double* total;        // (dim), added to
+  Workspace* work;
+};
+
+using Encode = void (*)(const Job&);
+
+namespace plain { void encode(const Job&); }
+#ifdef NOISETTE_X86
+namespace avx2 { void encode(const Job&); }
+namespace avx512 { void encode(const Job&); }
+#endif
+
+}  // namespace noisette

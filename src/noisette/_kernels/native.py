@@ -1,0 +1,166 @@
+"""The native kernel: whether it is there, which variant runs, and how encoders and layers are put to it.
+
+The reference in `noisette._kernels.reference` says what is computed. The environment variable ``NOISETTE_KERNEL`` picks
+a variant by name ("avx512", "avx2", "plain") or turns the kernel "off".
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+import torch
+
+from noisette.errors import InvalidInput
+from noisette.profiles import ProfileSet
+from noisette.profiles.base import Array, rank_counts
+
+try:
+    from noisette._kernels import _native
+
+    _built = True
+except ImportError:  # built without a compiler, or run from the sources
+    _built = False
+
+__all__ = ["Kernel", "NoKernel", "by_rank", "clipping", "fits", "new_layers", "variant"]
+
+_MOST_LEVELS = 1024  # of a profile: more are rounded down to these
+_MOST_KNOTS = 64  # that a profile is chosen by
+_MARGIN = 2.0**-36  # covers the rounding of a norm, also over 10**8 coordinates
+
+
+class NoKernel(UserWarning):
+    """The native kernel was not built, so that encoding takes the slower reference path."""
+
+
+def variant() -> str | None:
+    """The variant of the kernel that runs, None where the reference does.
+
+    >>> variant() in ("avx512", "avx2", "plain", None)
+    True
+    """
+    wanted = os.environ.get("NOISETTE_KERNEL", "")
+    if wanted == "off":
+        return None
+    if not _built:
+        _say_once()
+        return None
+    found: list[str] = _variants()
+    if not wanted:
+        return found[0]
+    if wanted not in found:
+        raise InvalidInput(
+            f"NOISETTE_KERNEL is {wanted!r}, which does not run here.", hint=f"off, or one of {', '.join(found)}"
+        )
+    return wanted
+
+
+@cache
+def _variants() -> list[str]:
+    return list(_native.variants())
+
+
+@cache
+def _say_once() -> None:
+    warnings.warn(
+        NoKernel("noisette was built without its native kernel, encoding takes the slower reference path"),
+        stacklevel=4,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """The kernel with an encoder's tables in it: `dims` are its blocks of coordinates, none for clipping."""
+
+    plan: _native.Plan
+    dims: tuple[int, ...]
+    isa: str
+
+    def rows_sum(self, rows: torch.Tensor) -> torch.Tensor:
+        """The encoded sum, float64 (d,), of gradients `rows` (B, d).
+
+        >>> kernel, rows = clipping(radius=1.0), torch.tensor([[0.0, 2.0], [0.5, 0.0]])
+        >>> kernel is None or kernel.rows_sum(rows).round(decimals=6).tolist() == [0.5, 1]
+        True
+        """
+        layers = new_layers()
+        layers.rows(rows.detach().contiguous(), list(self.dims) or [rows.shape[1]])
+        total = torch.zeros(rows.shape[1], dtype=torch.float64)
+        self.add(layers, total)
+        return total
+
+    def add(self, layers: _native.Layers, total: torch.Tensor) -> None:
+        """Add the encoded sum of all examples of `layers` to `total`, float64 (d,)."""
+        _native.encode_sum(self.plan, layers, total, torch.get_num_threads(), self.isa)
+
+
+def new_layers() -> _native.Layers:
+    """An empty list of layers, to which its `linear`, `conv` and `rows` add."""
+    return _native.Layers()
+
+
+def fits(rows: torch.Tensor) -> bool:
+    """Whether the kernel takes this tensor: float32, in the processor's memory."""
+    return rows.dtype == torch.float32 and rows.device.type == "cpu"
+
+
+def clipping(radius: float) -> Kernel | None:
+    """The kernel that clips at an L2 norm of `radius`."""
+    isa = variant()
+    return Kernel(_native.Plan("l2", radius * (1 - _MARGIN)), (), isa) if isa else None
+
+
+def by_rank(kind: str, blocks: tuple[ProfileSet, ...]) -> Kernel | None:
+    """The kernel that bounds by rank: `kind` is "ranked" or "snap"."""
+    isa = variant()
+    return Kernel(_profile_plan(kind, blocks), tuple(block.dim for block in blocks), isa) if isa else None
+
+
+@lru_cache(maxsize=8)
+def _profile_plan(kind: str, blocks: tuple[ProfileSet, ...]) -> _native.Plan:
+    # profile sets are compared by identity, and encoders keep theirs
+    plan = _native.Plan(kind, 0.0)
+    for block in blocks:
+        levels, starts = compact(block)
+        knots, ends = choice(block)
+        plan.add_block(block.dim, _toward_zero(levels), starts, knots, ends)
+    return plan
+
+
+def compact(block: ProfileSet) -> tuple[Array, np.ndarray]:
+    """At most 1024 levels (n, K) and the first rank of each (K,): between them a profile is rounded down.
+
+    >>> from noisette import HalfNormal
+    >>> compact(HalfNormal(levels=4).build(100)[0])[1].tolist()
+    [0, 50, 94, 99]
+    """
+    starts = np.cumsum(block.counts) - block.counts
+    if len(starts) <= _MOST_LEVELS:
+        return block.levels, starts
+    kept = np.cumsum(counts := rank_counts(block.dim, _MOST_LEVELS)) - counts
+    return block.levels[:, np.searchsorted(starts, kept, side="right") - 1], kept
+
+
+def choice(block: ProfileSet) -> tuple[np.ndarray, np.ndarray]:
+    """Unit profiles at few ranks, (C, n) float32, and one past the last rank of each (C,): enough for a cosine.
+
+    Ranks lie ever closer toward the top, where the large coordinates are.
+    """
+    ends = np.cumsum(block.counts)
+    levels = block.levels
+    if len(ends) > _MOST_KNOTS:
+        kept = np.cumsum(counts := rank_counts(block.dim, _MOST_KNOTS))
+        mass = np.cumsum(levels * block.counts, axis=1)
+        # levels are constant between ranks, so that their running sum is linear there
+        upto = np.stack([np.interp(kept, np.r_[0, ends], np.r_[0.0, row]) for row in mass])
+        levels, ends = np.diff(upto, axis=1, prepend=0.0) / counts, kept
+    norms = np.maximum(block.norms, np.finfo(np.float64).tiny)
+    return np.ascontiguousarray((levels / norms[:, None]).T, dtype=np.float32), ends
+
+
+def _toward_zero(levels: Array) -> np.ndarray:
+    single = levels.astype(np.float32)
+    return np.ascontiguousarray(np.where(single > levels, np.nextafter(single, np.float32(0)), single))
