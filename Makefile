@@ -24,7 +24,7 @@ demo: $(READY)
 
 # lint, types, tests, and every example in docstrings and on the pages
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n 2
 	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
 
 lint: $(READY)
@@ -36,14 +36,16 @@ lint: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
-# how long accounting takes, beside how long it may take
+# how long accounting, a step, and two processes take, beside plain SGD and Opacus
 bench: $(READY)
 	$(BIN)/python benchmarks/account.py
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/distributed.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@

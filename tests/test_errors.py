@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from noisette import errors
@@ -32,3 +34,11 @@ def test_the_form_check_can_fail(text: str) -> None:
         assert_well_formed(NoisetteError("fine.", hint=""))
     with pytest.raises(AssertionError), refused(InvalidInput):
         raise InvalidInput(text.replace("\n", " "), hint="")
+
+
+def test_errors_come_from_other_processes() -> None:
+    """Launchers send them by pickle."""
+    error = pickle.loads(pickle.dumps(ParseError("rate is 2.", hint="use a rate of at most 1")))
+    assert isinstance(error, ParseError)
+    assert_well_formed(error)
+    assert (error.sentence, error.hint) == ("rate is 2.", "use a rate of at most 1")

@@ -147,3 +147,30 @@ def test_extreme_words_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_seeds(seed: object) -> None:
     with refused(InvalidInput, "seed"):
         Generator(seed)  # type: ignore[arg-type]
+
+
+def test_a_shared_secret() -> None:
+    """The same stream for whoever has the secret, apart by purpose, and still neither saved nor marked."""
+    secret = os.urandom(32)
+    drawn = [Generator(secret=secret).words(100), Generator(secret=secret).words(100)]
+    assert np.array_equal(*drawn)
+    assert not np.array_equal(drawn[0], Generator(secret=os.urandom(32)).words(100))
+    assert not set(drawn[0].tolist()) & set(Generator(secret=secret, purpose="sampling").words(100).tolist())
+    assert not Generator(secret=secret).reproducible
+    assert secret.hex() not in repr(Generator(secret=secret))
+    with refused(InvalidInput, "cannot be saved"):
+        pickle.dumps(Generator(secret=secret))
+
+
+def test_a_shared_secret_does_not_outlive_a_fork() -> None:
+    generator = Generator(secret=bytes(32))
+    generator._process = -1  # what a child sees: another process drew the key
+    assert not np.array_equal(generator.words(100), Generator(secret=bytes(32)).words(100))
+
+
+@pytest.mark.parametrize("secret", [b"", bytes(31), "x" * 32, bytearray(32)])
+def test_bad_secrets(secret: object) -> None:
+    with refused(InvalidInput, "32 bytes"):
+        Generator(secret=secret)  # type: ignore[arg-type]
+    with refused(InvalidInput, "without a seed"):
+        Generator(1, secret=bytes(32))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 __all__ = [
     "BudgetSpent",
     "InvalidInput",
@@ -9,6 +12,7 @@ __all__ = [
     "MechanismMismatch",
     "NoisetteError",
     "ParseError",
+    "RankLost",
     "Unaccountable",
 ]
 
@@ -26,6 +30,9 @@ class NoisetteError(Exception):
         super().__init__(f"{sentence}\n\nhint: {hint}")
         self.sentence = sentence
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), hint=self.hint), (self.sentence,)  # so that it can come from another process
 
 
 class InvalidInput(NoisetteError, ValueError):
@@ -46,6 +53,10 @@ class MechanismMismatch(NoisetteError):
 
 class BudgetSpent(NoisetteError):
     """A step beyond the last one that the mechanism pays for."""
+
+
+class RankLost(NoisetteError):
+    """Another process of the same run died, or says nothing any more."""
 
 
 class LedgerError(NoisetteError):

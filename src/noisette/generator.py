@@ -22,8 +22,9 @@ class Generator:
 
     Without a seed the key comes from the operating system and nothing can repeat it: ``torch.manual_seed`` does not
     touch it, it cannot be pickled or copied, and a forked child draws a key of its own. With a seed the stream is
-    reproducible, and whatever is made with it is marked as not for release. `purpose` separates streams that share
-    a seed, so that the sampler and the noise never see the same numbers.
+    reproducible, and whatever is made with it is marked as not for release. With a `secret`, 32 bytes that the
+    processes of one run share and nobody else knows, all of them draw the same. `purpose` separates streams that share
+    a seed or a secret, so that the sampler and the noise never see the same numbers.
 
     >>> Generator(seed=1).uniforms(2).tolist() == Generator(seed=1).uniforms(2).tolist()
     True
@@ -31,11 +32,17 @@ class Generator:
     False
     """
 
-    def __init__(self, seed: int | None = None, *, purpose: str = "noise") -> None:
+    def __init__(self, seed: int | None = None, *, purpose: str = "noise", secret: bytes | None = None) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise InvalidInput(f"seed is {seed!r}, not an integer.", hint="leave it out for a run that may be released")
+        if secret is not None and (seed is not None or not isinstance(secret, bytes) or len(secret) != 32):
+            raise InvalidInput(
+                "a shared secret goes without a seed and has 32 bytes.", hint="take os.urandom(32) on one process"
+            )
         self.reproducible = seed is not None
-        if seed is None:
+        if secret is not None:
+            self._rekey(hashlib.sha256(f"noisette/shared/{purpose}/".encode() + secret).digest())
+        elif seed is None:
             self._rekey(os.urandom(32))
         else:
             self._rekey(hashlib.sha256(f"noisette/{purpose}/{seed}".encode()).digest())

@@ -34,7 +34,7 @@ def test_cramer_von_mises(noise: Noise, shift: float) -> None:
 @pytest.mark.parametrize(
     ("noise", "law"),
     [(Gaussian(1.1), stats.norm), (Logistic(0.4), stats.logistic), (Laplace(1.0), stats.laplace)],
-    ids=repr,
+    ids=["norm", "logistic", "laplace"],
 )
 def test_anderson_darling_in_scipy(noise: Noise, law: stats.rv_continuous) -> None:
     for shift in (0.0, 0.5, -2.0):

@@ -99,7 +99,7 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise(tmp_path: Path, monk
 
 
 def test_a_generator_state_restored_on_resume_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_run, "Generator", lambda seed, purpose: Generator(12345, purpose=purpose))
+    monkeypatch.setattr(private_run, "Generator", lambda seed, purpose, secret: Generator(12345, purpose=purpose))
     assert _repeats(tmp_path, monkeypatch)
 
 

@@ -162,5 +162,6 @@ def choice(block: ProfileSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _toward_zero(levels: Array) -> np.ndarray:
-    single = levels.astype(np.float32)
+    with np.errstate(over="ignore"):  # a level beyond float32 becomes infinite, then the largest float32
+        single = levels.astype(np.float32)
     return np.ascontiguousarray(np.where(single > levels, np.nextafter(single, np.float32(0)), single))

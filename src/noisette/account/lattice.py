@@ -66,7 +66,9 @@ class Pmf:
 
     def to_dp_accounting(self) -> pld_pmf.DensePLDPmf:
         """The same distribution as an object of dp_accounting."""
-        return pld_pmf.DensePLDPmf(self.step, self.lower, self.probs, min(self.infinity, 1.0), True)
+        # without the zeros at the top, through which it would loop one by one
+        used = self.probs[: 1 + int(np.flatnonzero(self.probs).max(initial=0))]
+        return pld_pmf.DensePLDPmf(self.step, self.lower, used, min(self.infinity, 1.0), True)
 
 
 def excess(forward: Callable[[Array], Array], eps: Array) -> Array:

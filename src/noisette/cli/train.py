@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +14,16 @@ import numpy as np
 import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
 
 from noisette import data as datasets
 from noisette.cli.output import JsonFlag, emit, log, show
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, RankLost
+from noisette.features import Progress as FeatureProgress
 from noisette.recipes import OpenRun, Recipe, load, reopen, start
 from noisette.recipes.folder import Point, read
 from noisette.spec import parse_number
+from noisette.training import join
 
 __all__ = ["predict_command", "resume_command", "show_command", "train_command"]
 
@@ -63,9 +69,17 @@ def train_command(
         momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
-    with log.status("loading data and planning the noise"):
-        opened = start(runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe)
-    _work(opened, tensorboard, as_json)
+    with _one_voice():
+        with log.status("loading data and planning the noise") as status:
+            opened = start(
+                runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe,
+                progress=_told(status),
+            )  # fmt: skip
+        if opened.complete:  # torchrun has started again what was done already
+            opened.close()
+            log.print(f"{opened.folder} is complete; see noisette show {opened.folder}")
+            return
+        _work(opened, tensorboard, as_json)
 
 
 def resume_command(
@@ -75,12 +89,11 @@ def resume_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
-    with log.status("loading"):
-        opened = reopen(run, **({"data_root": data_root} if data_root else {}))
-        lost = opened.resume()
-    if lost:
-        log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    _work(opened, tensorboard, as_json)
+    with _one_voice():
+        with log.status("loading") as status:
+            opened = reopen(run, progress=_told(status), **({"data_root": data_root} if data_root else {}))
+            opened.resume()
+        _work(opened, tensorboard, as_json)
 
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
@@ -128,10 +141,24 @@ def predict_command(
     emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist())), markup=False))
 
 
+@contextmanager
+def _one_voice() -> Iterator[None]:
+    """Inside, the processes that torchrun started are one run, of which rank 0 speaks; errors are told by each."""
+    with join() as ranks:
+        show.quiet = log.quiet = not ranks.first
+        try:
+            yield
+        finally:
+            show.quiet = log.quiet = False
+
+
 def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
-    """Train to the end with a progress bar; Ctrl-C leaves a run that can be resumed."""
+    """Train to the end with a progress bar. Ctrl-C, SIGTERM and a lost process leave a run that can be resumed."""
     began, last = time.monotonic(), None
-    board = _board(opened.folder) if tensorboard else None
+    if lost := opened.private.paid - opened.private.updates:
+        log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
+    board = _board(opened.folder) if tensorboard and opened.ranks.first else None
+    ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
         with Progress(*columns, TimeRemainingColumn(), console=log, transient=as_json) as bar:
@@ -145,15 +172,20 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
                         board.add_scalar("epsilon", point.epsilon, point.updates)
                         if point.accuracy is not None:
                             board.add_scalar("test accuracy", point.accuracy, point.updates)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RankLost) as reason:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all processes when it has lost one: not midway
         opened.save()
         log.print(f"stopped; go on with: noisette resume {opened.folder}")
+        if isinstance(reason, RankLost):
+            raise
         raise typer.Exit(1) from None
     finally:
+        signal.signal(signal.SIGTERM, ended)
         opened.close()
         if board is not None:
             board.close()
-    _finish(opened, last, time.monotonic() - began, as_json)
+    if opened.ranks.first:
+        _finish(opened, last, time.monotonic() - began, as_json)
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
@@ -186,6 +218,11 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         show.print(f"plot: {picture}", markup=False)
 
     emit(as_json, value, human)
+
+
+def _told(status: Status) -> FeatureProgress:
+    """Progress of the features, which take minutes the first time, on a status line that goes away."""
+    return lambda done, total: status.update(f"computing features: {done:,} of {total:,} pictures, once for all runs")
 
 
 def _note(point: Point) -> str:

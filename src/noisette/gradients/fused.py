@@ -34,19 +34,18 @@ def add(
 ) -> None:
     """Add the encoded sum of all examples to `total` (dim,), in which conv weights lie as (kh, kw, in, out)."""
     layers, starts = new_layers(), layout.starts
-    kept = []  # the kernel sees memory, not tensors
     for layer, (x, g) in ends.items():
         mine = held[layer]
         weight, bias = mine.get("weight"), mine.get("bias")
         has = weight is not None, bias is not None
         at = starts[weight] if weight is not None else 0, starts[bias] if bias is not None else 0
+        x, g = x.float(), g.float()  # noqa: PLW2901 - autocast may have made them shorter
         if isinstance(layer, nn.Conv2d):
             x, g = x.permute(0, 2, 3, 1).contiguous(), g.permute(0, 2, 3, 1).contiguous()  # noqa: PLW2901
             layers.conv(x, g, list(layer.kernel_size), list(layer.stride), list(rules.margins(layer)), *has, *at)
         else:
             x, g = x.contiguous(), g.contiguous()  # noqa: PLW2901
             layers.linear(x, g, *has, *at)
-        kept.append((x, g))
     kernel.add(layers, total)
 
 

@@ -19,6 +19,7 @@ from noisette.spec import whole
 
 __all__ = ["Gradients", "SlowPath"]
 
+_ATTEMPTS = 3
 _FUSED_CHUNK = 256  # examples whose activations are held at a time, where no gradient is
 
 
@@ -136,11 +137,28 @@ class Gradients:
             raise InvalidInput(
                 "isolation cannot be checked without two different examples.", hint="give more of the data"
             )
-        x, y = inputs[chosen], targets[chosen]
         with torch.enable_grad(), without_dropout(self._model, self.parameters[0].device):
-            witness = Witness(self._model, self._loss, self._layout, x, y)
-            self._fast = tuple(way for way in self._fast if witness.confirms(way))
+            self._fast = self._confirmed(inputs[chosen], targets[chosen])
         self._trusted = self._modes()
+
+    def _confirmed(self, x: Tensor, y: Tensor) -> tuple[Batch, ...]:
+        """The fast ways that are right on examples x (n, ...), y (n, ...); raises where the model mixes examples.
+
+        Rounding decides which of two nearly equal values a max-pool passes on, and then a gradient differs though
+        nothing is mixed: about once in a hundred models. So what differs is looked at again on changed examples.
+        """
+        for attempt in range(_ATTEMPTS):
+            changed = x * (1 - attempt / 32) if x.is_floating_point() else x
+            try:
+                witness = Witness(self._model, self._loss, self._layout, changed.roll(attempt, 0), y.roll(attempt, 0))
+            except InvalidInput:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            confirmed = tuple(way for way in self._fast if witness.confirms(way))
+            if confirmed == self._fast:
+                break
+        return confirmed
 
     def write(self, flat: Tensor) -> None:
         """Set ``grad`` of every trainable parameter from a vector (dim,), which is copied.

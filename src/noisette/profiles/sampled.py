@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import special
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.profiles.base import Profiles, ProfileSet, rank_counts
+from noisette.profiles.base import Array, Profiles, ProfileSet, rank_counts
 from noisette.spec import entries, real, whole
 
 _MOST_VALUES = 200_000_000
@@ -21,13 +22,19 @@ _MOST_VALUES = 200_000_000
 class PaperGaussian(Profiles):
     """The paper's set: n vectors of iid Gaussian samples, magnitudes below `threshold` set to zero, sorted, unit norm.
 
+    With `levels`, each is rounded to that many levels, and only the order statistics between them are drawn: the same
+    law, for models whose n * dim numbers no memory holds.
+
     >>> PaperGaussian(n=3).build(10)[0].levels.shape
     (3, 10)
+    >>> PaperGaussian(n=3, levels=16).build(10_000_000)[0].levels.shape
+    (3, 16)
     """
 
     n: int = 1000
     seed: int = 0
     threshold: float = 1e-5
+    levels: int | None = None
 
     def __post_init__(self) -> None:
         self._set(
@@ -35,22 +42,44 @@ class PaperGaussian(Profiles):
             seed=whole("seed", self.seed, least=0),
             threshold=real("threshold", self.threshold),
         )
+        if self.levels is not None:
+            self._set(levels=whole("levels", self.levels, least=1))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        return cls(n=7), cls(n=3, seed=1, threshold=0.5)
+        return cls(n=7), cls(n=3, seed=1, threshold=0.5), cls(n=3, levels=10)
 
     def build(self, dim: int) -> tuple[ProfileSet, ...]:
+        if self.levels is not None and self.levels < dim:
+            return (self._rounded(rank_counts(dim, self.levels)),)
         if self.n * dim > _MOST_VALUES:
             raise InvalidInput(
                 f"{self.n} sampled profiles of {dim} coordinates do not fit into memory.",
-                hint="use HalfNormal(), their limit, or a smaller n",
+                hint="give levels=512, or use HalfNormal(), their limit",
             )
         # the library's own stream: the same profiles for a seed whatever numpy's version
         u = Generator(self.seed, purpose="profiles").uniforms(self.n * dim).reshape(self.n, dim)
-        magnitudes = np.sort(-special.ndtri(u / 2), axis=1)
+        return (self._normalized(np.sort(-special.ndtri(u / 2), axis=1), np.ones(dim, dtype=np.int64)),)
+
+    def _rounded(self, counts: npt.NDArray[np.int64]) -> ProfileSet:
+        """Blocks of `counts` ranks: the gaps between uniform order statistics are gamma variables over their sum.
+
+        Within a block the ranks are taken as even, whose root mean square is the level.
+        """
+        shapes = np.append(counts, 1).astype(np.float64)
+        u = Generator(self.seed, purpose="profiles").uniforms(self.n * len(shapes)).reshape(self.n, -1)
+        gaps = special.gammainccinv(shapes, u)
+        ends = np.cumsum(gaps, axis=1) / gaps.sum(axis=1, keepdims=True)
+        starts = np.concatenate([np.zeros((self.n, 1)), ends[:, :-2]], axis=1)
+        inner = (np.arange(16) + 0.5) / 16
+        squares = np.zeros_like(starts)
+        for share in inner:
+            squares += special.ndtri((1 - starts - (ends[:, :-1] - starts) * share) / 2) ** 2 / len(inner)
+        return self._normalized(np.sqrt(squares), counts)
+
+    def _normalized(self, magnitudes: Array, counts: npt.NDArray[np.int64]) -> ProfileSet:
         magnitudes[magnitudes < self.threshold] = 0.0
-        return (ProfileSet.normalized(magnitudes, np.ones(dim, dtype=np.int64)),)
+        return ProfileSet.normalized(np.maximum.accumulate(magnitudes, axis=1), counts)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from noisette import models
 from noisette.account import Ledger, guarantee
 from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput, MechanismMismatch
+from noisette.features import Progress
 from noisette.gradients import Gradients
 from noisette.mechanism import Mechanism
+from noisette.recipes.inputs import Inputs, map_of
+from noisette.recipes.launch import begun, launch
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
-from noisette.training import Trainer, accuracy, checkpoint, make_private
+from noisette.training import Ranks, Trainer, accuracy, checkpoint, make_private
 
 __all__ = ["OpenRun", "Point", "load", "new_folder", "read", "reopen", "start"]
 
@@ -40,6 +43,8 @@ class Point:
 class OpenRun:
     """One process's part of a run in its folder; iterate over `points` to train.
 
+    Of several processes that have joined, rank 0 reads and writes the folder and tells the others what is in it.
+
     `unsafe` shows the training loss, which is private: every result is stamped with it. So is `reproducible`, which
     says that an earlier process of the run had a seed.
     """
@@ -55,23 +60,28 @@ class OpenRun:
         shared: Path | None = None,
         unsafe: bool = False,
         reproducible: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        self.folder, self.recipe, self.unsafe = folder, recipe, unsafe
+        self.folder, self.recipe, self.unsafe, self.ranks = folder, recipe, unsafe, Ranks.current()
         self.reproducible = reproducible or seed is not None
         _check_device(device)
         self.data = datasets.load(recipe.data, data_root)
-        self._inputs, self._targets = self.data.train_inputs.to(device), self.data.train_targets.to(device)
+        self.inputs = Inputs.of(recipe, self.data, folder, progress)
+        self._inputs, self._targets = self.inputs.train.to(device), self.data.train_targets.to(device)
         model = models.build(
-            recipe.model, self.data.shape, self.data.classes, seed=recipe.model_seed, **recipe.model_options
+            recipe.model, self.inputs.shape, self.data.classes, seed=recipe.model_seed, **recipe.model_options
         ).to(device)
         self._loss = nn.CrossEntropyLoss()
-        self.mechanism = _mechanism(folder, recipe, Gradients(model, self._loss).dim, len(self._inputs))
+        dim = Gradients(model, self._loss).dim
+        plan = _plan(folder, recipe, dim, len(self._inputs)) if self.ranks.first else ""
+        self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
         self._books: list[Ledger] = []
         try:
-            for path in (folder / "ledger.jsonl", shared):
-                if path is not None:
-                    self._books.append(Ledger(path, data=recipe.data))
-            _check_own(self._books[0], self.mechanism)
+            if self.ranks.first:
+                for path in (folder / "ledger.jsonl", shared):
+                    if path is not None:
+                        self._books.append(Ledger(path, data=recipe.data))
+                _check_own(self._books[0], self.mechanism)
             self.private = make_private(
                 model,
                 self._loss,
@@ -93,23 +103,32 @@ class OpenRun:
 
     def resume(self) -> int:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
-        if (self.folder / "checkpoint.pt").exists():
-            self.trainer.load(self.folder / "checkpoint.pt")
+        path = self.folder / "checkpoint.pt"
+        data = self.ranks.from_first(path.read_bytes() if self.ranks.first and path.exists() else b"")
+        if data:
+            self.trainer.restore(checkpoint.parse(data, path), str(path))
         return self.private.paid - self.private.updates
 
     def points(self) -> Iterator[Point | None]:
-        """Train to the end of the budget: a point at every evaluation, None after every other step."""
+        """Train to the end of the budget: a point at every evaluation, None after every other step.
+
+        Of several processes rank 0 evaluates, and the others have no points.
+        """
         every = self.recipe.every(self.private.total)
-        if not self.private.left and not self._finished():
+        if not self.private.left and not self.complete:
             yield self._evaluate()  # cut off after its last payment: only the results are missing
         for progress in self.trainer.run():
             yield self._evaluate() if progress.updates % every == 0 or not self.private.left else None
 
-    def _finished(self) -> bool:
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do: all steps are taken and their results written, as far as rank 0 can see."""
         lines = self._metrics().splitlines()
-        return bool(lines) and bool(json.loads(lines[-1])["paid"] == self.private.total)
+        return not self.private.left and bool(lines) and bool(json.loads(lines[-1])["paid"] == self.private.total)
 
-    def _evaluate(self) -> Point:
+    def _evaluate(self) -> Point | None:
+        if not self.ranks.first:
+            return None
         point = self._point()
         line = json.dumps({key: value for key, value in vars(point).items() if value is not None}) + "\n"
         self.save()  # first, so that a kill between the two leaves no point that is reached again
@@ -121,7 +140,9 @@ class OpenRun:
         return path.read_text() if path.exists() else ""
 
     def save(self) -> None:
-        """Write the checkpoint, the model and the guarantee as they are now."""
+        """Write the checkpoint, the model and the guarantee as they are now; rank 0 does, alone."""
+        if not self.ranks.first:
+            return
         self.trainer.save(self.folder / "checkpoint.pt")
         checkpoint.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
         promise = self.private.guarantee(self.recipe.delta).to_dict()
@@ -140,7 +161,7 @@ class OpenRun:
             book.close()
 
     def _point(self) -> Point:
-        test = (self.data.test_inputs, self.data.test_targets)
+        test = (self.inputs.test, self.data.test_targets)
         device = self._inputs.device
         right = accuracy(self.trainer.evaluated, test[0].to(device), test[1].to(device)) if len(test[0]) else None
         loss = None
@@ -151,15 +172,15 @@ class OpenRun:
         return Point(self.private.updates, self.private.paid, self.private.total, epsilon, right, loss)
 
 
-def _mechanism(folder: Path, recipe: Recipe, dim: int, examples: int) -> Mechanism:
-    """The mechanism of a run, decided once: a resumed run reads it back, so that calibration cannot drift."""
+def _plan(folder: Path, recipe: Recipe, dim: int, examples: int) -> str:
+    """The mechanism of a run as TOML, decided once: a resumed run reads it back, so that calibration cannot drift."""
     path = folder / "mechanism.toml"
     if path.exists():
-        return Mechanism.from_toml(path.read_text())
+        return path.read_text()
     mechanism = recipe.mechanism(dim, examples)
     guarantee(mechanism, recipe.delta, examples=examples)  # refuse what cannot be accounted before anything is spent
     checkpoint.write(path, mechanism.to_toml().encode())
-    return mechanism
+    return mechanism.to_toml()
 
 
 def _check_device(device: str) -> None:
@@ -193,30 +214,54 @@ def new_folder(root: Path, name: str) -> Path:
 
 
 def start(root: Path, recipe: Recipe, **options: Any) -> OpenRun:
-    """A new run of `recipe` in a folder of its own below `root`."""
-    folder = new_folder(root, recipe.name)
+    """A new run of `recipe` in a folder of its own below `root`.
+
+    In processes that torchrun has started again it is the run that they had begun, gone on with from its checkpoint.
+    """
+    ranks = Ranks.current()
+    old = begun(root, recipe) if ranks.first else None
+    folder = old or (new_folder(root, recipe.name) if ranks.first else root)
+    told = json.dumps([str(folder), old is not None]).encode() if ranks.first else b""
+    name, again = json.loads(ranks.from_first(told))
+    folder = Path(name)
+    if again:
+        opened = reopen(folder, progress=options.get("progress"))
+        opened.resume()
+        return opened
     try:
         opened = OpenRun(folder, recipe, **options)
     except BaseException:
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()  # nothing was spent
+        if ranks.first:
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()  # nothing was spent
         raise
+    if ranks.first:
+        _describe(opened, options)
+    return opened
+
+
+def _describe(opened: OpenRun, options: dict[str, Any]) -> None:
     settings: dict[str, Any] = {
-        key: str(value) for key, value in options.items() if value is not None and key != "seed"
+        key: str(value) for key, value in options.items() if value is not None and key not in ("seed", "progress")
     }
     settings |= {"shape": opened.data.shape, "classes": opened.data.classes, "reproducible": opened.reproducible}
-    checkpoint.write(folder / "recipe.toml", recipe.to_toml().encode())
-    checkpoint.write(folder / "settings.json", json.dumps(settings).encode())
-    return opened
+    if (name := launch()) is not None:
+        settings["launch"] = name
+    opened.inputs.save(opened.folder)
+    checkpoint.write(opened.folder / "recipe.toml", opened.recipe.to_toml().encode())
+    checkpoint.write(opened.folder / "settings.json", json.dumps(settings).encode())
 
 
 def reopen(folder: Path, **options: Any) -> OpenRun:
     """The run in `folder`, to be gone on with."""
-    recipe = Recipe.from_toml(read(folder, "recipe.toml"))
-    if not (folder / "ledger.jsonl").exists():
-        Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
-    settings = json.loads(read(folder, "settings.json"))
+    ranks, told = Ranks.current(), b""
+    if ranks.first:
+        told = json.dumps([read(folder, "recipe.toml"), read(folder, "settings.json")]).encode()
+        if not (folder / "ledger.jsonl").exists():
+            Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
+    texts = json.loads(ranks.from_first(told))
+    recipe, settings = Recipe.from_toml(texts[0]), json.loads(texts[1])
     known: dict[str, Any] = {"device": settings.get("device", "cpu"), "unsafe": settings.get("unsafe") == "True"}
     known["reproducible"] = settings["reproducible"]
     known |= {key: Path(settings[key]) for key in ("data_root", "shared") if key in settings}
@@ -239,8 +284,8 @@ def load(folder: str | Path) -> nn.Module:
     place = Path(folder)
     recipe = Recipe.from_toml(read(place, "recipe.toml"))
     settings = json.loads(read(place, "settings.json"))
-    model = models.build(
-        recipe.model, tuple(settings["shape"]), settings["classes"], seed=recipe.model_seed, **recipe.model_options
-    )
+    fixed = map_of(recipe, tuple(settings["shape"]), place) if recipe.features else None
+    shape = tuple(settings["shape"]) if fixed is None else (fixed.axes.shape[1],)
+    model = models.build(recipe.model, shape, settings["classes"], seed=recipe.model_seed, **recipe.model_options)
     model.load_state_dict(checkpoint.load(place / "model.pt"))
-    return model.eval()
+    return (model if fixed is None else nn.Sequential(fixed, model)).eval()

@@ -15,8 +15,10 @@ from noisette.account import calibrate
 from noisette.denoise import Denoiser
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput
+from noisette.features import Features
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
+from noisette.recipes.budgets import between, check_budgets
 from noisette.spec import parse, positive, real, whole
 
 __all__ = ["Recipe", "names"]
@@ -25,6 +27,9 @@ __all__ = ["Recipe", "names"]
 @dataclass(frozen=True)
 class Recipe:
     """What to train and how. Of the noise's scale, `steps` and `epsilon` exactly two are given; the third is computed.
+
+    `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
+    holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
 
     `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
     evaluates an exponential moving average of the weights.
@@ -47,7 +52,9 @@ class Recipe:
     chunk: int = 64
     evaluations: int = 20
     model_seed: int = 0
+    features: str = ""
     model_options: dict[str, Any] = field(default_factory=dict)
+    budgets: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         whole("batch", self.batch, least=1)
@@ -61,6 +68,9 @@ class Recipe:
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
         parse(self.encoder, Encoder)
         parse(self.denoiser, Denoiser)
+        if self.features:
+            parse(self.features, Features)
+        check_budgets(self.budgets)
         given = [parse(self.noise, Noise).scale is not None, self.steps is not None, self.epsilon is not None]
         if sum(given) != 2:
             raise InvalidInput(
@@ -111,7 +121,9 @@ class Recipe:
         >>> Recipe.load("digits").changed(noise="Gaussian(scale=2.0)", steps=10).epsilon is None
         True
         """
-        table = asdict(self) | {key: value for key, value in overrides.items() if value is not None}
+        explicit = {key: value for key, value in overrides.items() if value is not None}
+        planned = between(self.budgets, explicit["epsilon"]) if self.budgets and "epsilon" in explicit else {}
+        table = asdict(self) | planned | explicit
         scaled = parse(table["noise"], Noise).scale is not None
         given = {key for key in ("steps", "epsilon") if overrides.get(key) is not None}
         if scaled and table["steps"] is not None and table["epsilon"] is not None and given != {"steps", "epsilon"}:

@@ -13,7 +13,7 @@ import torch
 
 from noisette.errors import InvalidInput
 
-__all__ = ["load", "save", "write"]
+__all__ = ["load", "parse", "save", "write"]
 
 
 def write(path: Path, data: bytes) -> None:
@@ -42,12 +42,24 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def load(path: Path, device: str | torch.device = "cpu") -> Any:
     """What `save` wrote. Loads with ``weights_only``: a file can hold data, never code."""
-    reader: Callable[..., Any] = torch.load
     try:
-        return reader(path, map_location=device, weights_only=True)
+        return parse(path.read_bytes(), path, device)
     except FileNotFoundError:
         raise InvalidInput(f"there is no {path}.", hint="is this the folder of a run?") from None
+    except OSError:
+        raise _damaged(path) from None
+
+
+def parse(data: bytes, path: Path, device: str | torch.device = "cpu") -> Any:
+    """What `save` wrote to `path`, from its bytes."""
+    reader: Callable[..., Any] = torch.load
+    try:
+        return reader(io.BytesIO(data), map_location=device, weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError):
-        raise InvalidInput(
-            f"{path} is damaged or holds more than data.", hint="restore it from a backup, or start a new run"
-        ) from None
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is damaged or holds more than data.", hint="restore it from a backup, or start a new run"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ from noisette.gradients import Gradients
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
 from noisette.private import Private, Released
 from noisette.release import release
+from noisette.training.ranks import Ranks
 from noisette.training.sampler import PoissonSampler
+from noisette.training.share import Index, Share
 
 __all__ = ["PrivateRun", "make_private"]
 
@@ -28,6 +31,9 @@ class PrivateRun:
     A turn samples a batch, encodes and sums its gradients, pays for the step in every ledger, releases the sum with
     noise, denoises it, and writes it into ``grad`` divided by the expected batch size, a public constant. The loop ends
     when the mechanism's steps are spent; asking for one more raises `BudgetSpent`. Make it with `make_private`.
+
+    Several processes that have joined take every step together: each sums its share of one batch, rank 0 pays, and all
+    add the same noise, drawn from a secret that they share, to the same total.
     """
 
     def __init__(
@@ -37,20 +43,22 @@ class PrivateRun:
         targets: Tensor,
         run: Run,
         *,
+        share: Share,
         denoiser: Denoiser,
         ledgers: Sequence[Ledger],
         seed: int | None,
     ) -> None:
-        self.run, self.denoiser = run, denoiser
-        self._gradients, self._inputs, self._targets = gradients, inputs, targets
+        self.run, self.denoiser, self.ranks = run, denoiser, share.ranks
+        self._gradients, self._inputs, self._targets, self._share = gradients, inputs, targets, share
         self._ledgers = tuple(ledgers)
-        self._noise = Generator(seed, purpose="noise")
-        self._sampling = Generator(seed, purpose="sampling")
+        secret = None if seed is not None else self.ranks.from_first(os.urandom(32))
+        self._noise = Generator(seed, purpose="noise", secret=secret)
+        self._sampling = Generator(seed, purpose="sampling", secret=secret)
         self._previous: Tensor | None = None
         self.state: State = denoiser.init(run[0].noise, gradients.dim)
         # the first ledger counts this run's own steps, also those of an earlier process that was cut off
         own = self._ledgers[0] if self._ledgers else None
-        self._paid = [own.spent(mechanism) if own else 0 for mechanism in run]
+        self._paid = self.ranks.gathered([own.spent(mechanism) if own else 0 for mechanism in run])[0]
         self._unused = [0] * len(run)
         self.updates = 0
 
@@ -77,7 +85,7 @@ class PrivateRun:
     def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
         """What the steps paid so far promise at `delta`."""
         spent = tuple(m.replace(steps=steps) for m, steps in zip(self.run, self._paid, strict=True))
-        return guarantee(spent, delta, accountant, examples=len(self._inputs))
+        return guarantee(spent, delta, accountant, examples=self._share.examples)
 
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
@@ -100,7 +108,7 @@ class PrivateRun:
         denoised, self.state = self.denoiser.update(released, self.state)
         if self.denoiser.lookahead:
             self._previous = _flat(self._gradients.parameters)
-        expected = mechanism.rate * len(self._inputs)
+        expected = mechanism.rate * self._share.examples
         self._gradients.write(denoised.values / expected)
         self.updates += 1
         return denoised
@@ -109,31 +117,41 @@ class PrivateRun:
         return self.run[which].steps - self._paid[which] + self._unused[which]
 
     def _pay(self, which: int) -> None:
-        """Pay for this step, and for a few to come: a sync to disk takes as long as a small step."""
+        """Pay for this step, and for a few to come: a sync to disk takes as long as a small step.
+
+        Rank 0 has the ledgers. Nobody leaves before it has paid.
+        """
         if self._unused[which] == 0:
             mechanism = self.run[which]
             ahead = min(1 + self.total // 200, 16, mechanism.steps - self._paid[which])
             for ledger in self._ledgers:
                 ledger.spend(mechanism, ahead)
+            self.ranks.check_same_weights(self._gradients.parameters, self.updates)
             self._paid[which] += ahead
             self._unused[which] += ahead
         self._unused[which] -= 1
 
     def _private_sum(self, mechanism: Mechanism) -> Private:
-        sampler = PoissonSampler(len(self._inputs), mechanism.rate, self._sampling)
-        index = torch.from_numpy(sampler.draw()).to(self._inputs.device)
-        inputs, targets = self._inputs[index], self._targets[index]
-        encoder = mechanism.encoder
-        total = Private(torch.zeros(self._gradients.dim, dtype=torch.float64, device=self._inputs.device))
-        chunks = self._gradients.chunks(inputs, targets)
+        """The sum over a whole batch, which is drawn alike on every process; each encodes its share of it."""
+        encoder, examples = mechanism.encoder, self._share.examples
+        sampler = PoissonSampler(examples, mechanism.rate, self._sampling)
+        index = sampler.draw()
         if encoder.micro_batch == 1:
-            for rows in chunks:
-                total = total + encoder.encode_sum(rows)
-            return total
-        groups = max(1, round(mechanism.rate * len(self._inputs) / encoder.micro_batch))
-        drawn = torch.from_numpy(sampler.groups(len(index), groups))
-        kept = [rows.clone() for rows in chunks]  # a group is encoded as one, so its examples must be at hand
-        return total + encoder.encode_sum(torch.cat(kept), drawn.to(self._inputs.device)) if kept else total
+            return self.ranks.total(self._part(encoder, self._share.of(index), None))
+        groups = max(1, round(mechanism.rate * examples / encoder.micro_batch))
+        mine, drawn = self._share.of_groups(index, sampler.groups(len(index), groups))
+        return self.ranks.total(self._part(encoder, mine, torch.from_numpy(drawn)))
+
+    def _part(self, encoder: Encoder, index: Index, groups: Tensor | None) -> Private:
+        """The sum over the examples at `index`, with the group of each where there are any."""
+        at = torch.from_numpy(index).to(self._inputs.device)
+        inputs, targets = self._inputs[at], self._targets[at]
+        if groups is None:
+            return self._gradients.encoded_sum(encoder, inputs, targets)
+        total = Private(torch.zeros(self._gradients.dim, dtype=torch.float64, device=self._inputs.device))
+        # a group is encoded as one, so its examples must be at hand
+        kept = [rows.clone() for rows in self._gradients.chunks(inputs, targets)]
+        return total + encoder.encode_sum(torch.cat(kept), groups.to(self._inputs.device)) if kept else total
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -179,11 +197,16 @@ def make_private(
     ledger: Ledger | Sequence[Ledger] = (),
     chunk: int = 64,
     seed: int | None = None,
+    sharded: bool = False,
 ) -> PrivateRun:
     """Private gradients for your own loop over `inputs` (N, ...) and `targets` (N, ...), which stay on their device.
 
     The encoder's ``dim`` is the model's number of trained parameters. Each step is paid in every ledger before it is
     released; the first ledger is this run's own. `seed` makes a run that can be repeated and must not be released.
+
+    Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, on
+    rank 0 alone, the ledgers; the model of rank 0 is copied to all. Say `sharded` where each process holds examples of
+    its own: N is then the number of all.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
@@ -201,22 +224,30 @@ def make_private(
     for one in run:
         _ = one.noise.known_scale
         check_dim(one.encoder, gradients.dim)
-    if len(inputs) == 0:
-        raise InvalidInput("the data set is empty.", hint="give at least one example")
     if len(inputs) != len(targets):
         raise InvalidInput(
             f"{len(inputs)} inputs do not fit {len(targets)} targets.", hint="give one target for each example"
         )
     gradients.check_isolation(*_probe(inputs, targets))
-    return PrivateRun(
-        gradients,
-        inputs,
-        targets,
-        run,
-        denoiser=denoiser or Identity(),
-        ledgers=(ledger,) if isinstance(ledger, Ledger) else ledger,
-        seed=seed,
-    )
+    denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
+    ranks = Ranks.current()
+    if ledgers and not ranks.first:
+        raise InvalidInput(
+            f"rank {ranks.rank} was given a ledger.", hint="open it on rank 0 only, where ranks.first is true"
+        )
+    ranks.check_device(inputs.device)
+    plan = {"mechanism": run, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
+    ranks.check_same("give every process the same arguments", **plan)
+    share = Share.agreed(ranks, inputs, targets, sharded=sharded)
+    if share.examples == 0:
+        raise InvalidInput("the data set is empty.", hint="give at least one example")
+    if sharded and any(one.encoder.micro_batch > 1 for one in run):
+        raise InvalidInput(
+            "a micro-batch would have examples of several processes.",
+            hint="give every process all examples, or take micro_batch=1",
+        )
+    ranks.copy_from_first(model.state_dict().values())
+    return PrivateRun(gradients, inputs, targets, run, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
 
 
 def check_dim(encoder: Encoder, dim: int) -> None:

@@ -72,12 +72,19 @@ class Trainer:
         return self._average.module if self._average is not None else self.model
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint, atomically. It holds no state of any generator: a resumed run draws fresh noise."""
-        checkpoint.save(path, self._state())
+        """Write a checkpoint, atomically. It holds no state of any generator: a resumed run draws fresh noise.
+
+        Of several processes rank 0 writes it, without waiting for the others, which may be lost.
+        """
+        if self.private.ranks.first:
+            checkpoint.save(path, self._state())
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint of the same mechanism and ledger."""
-        state = checkpoint.load(path)
+        """Go on from a checkpoint of the same mechanism and ledger; every process loads it."""
+        self.restore(checkpoint.load(path), str(path))
+
+    def restore(self, state: Any, name: str) -> None:
+        """Go on from what `save` wrote, read already; `name` is for the error that it is something else."""
         try:
             self.private.load_state_dict(state["private"])
             self.model.load_state_dict(state["model"])
@@ -88,7 +95,7 @@ class Trainer:
                 self._average.load_state_dict(state["average"])
         except (LookupError, TypeError, ValueError, RuntimeError):
             raise InvalidInput(
-                f"{path} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
+                f"{name} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
             ) from None
 
     def _state(self) -> dict[str, Any]:

@@ -345,9 +345,18 @@ int64_t survey(const Job& job, int64_t block, const View* views, int64_t slot) {
     const Piece& piece = job.pieces[p];
     if (piece.block != block) continue;
     dim += piece.rows * piece.cols;
+    View view = views[p];
+    int64_t cols = piece.cols;
+    if (piece.outer) {  // zeros count nowhere, so they are taken out of the input once for all rows
+      cols = 0;
+      for (int64_t i = 0; i < piece.cols; ++i) {
+        work.nonzero[cols] = view.cols[i];
+        cols += view.cols[i] != 0.0f;
+      }
+      view.cols = work.nonzero;
+    }
     for (int64_t row = 0; row < piece.rows; ++row)
-      if (!piece.outer || views[p].rows[row] != 0.0f)
-        count(values(piece, views[p], row), piece.cols, work.histogram, range);
+      if (!piece.outer || view.rows[row] != 0.0f) count(values(piece, view, row), cols, work.histogram, range);
   }
   uint16_t* keys = work.keys + slot * kBuckets;
   int64_t* below = work.below + slot * kBuckets;

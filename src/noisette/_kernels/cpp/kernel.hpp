@@ -65,6 +65,7 @@ struct Workspace {
   float* gradients;          // (group, dense): what conv layers fill
   int64_t dense;
   float *padded, *ends, *product;
+  float* nonzero;            // what is not zero of a linear layer's input
   uint32_t* histogram;       // (2, kBuckets)
   float* table;              // (group, kBuckets): the bound of every bucket
   uint16_t* keys;            // (group, kBuckets): the buckets in use, ascending

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel.hpp"
@@ -33,6 +34,7 @@ class OwnedPlan {
  public:
   OwnedPlan(const std::string& kind, double radius) {
     require(kind == "l2" || kind == "ranked" || kind == "snap", "kind is l2, ranked or snap");
+    require(kind != "l2" || radius > 0, "a radius is positive");
     plan_.kind = kind == "l2" ? Kind::l2 : kind == "snap" ? Kind::snap : Kind::ranked;
     plan_.radius = radius;
   }
@@ -106,6 +108,7 @@ class Layers {
     Layer layer = begin(Rule::linear, x, g, weight, bias, weight_at, bias_at);
     layer.in = static_cast<int64_t>(x.shape(1));
     layer.out = static_cast<int64_t>(g.shape(1));
+    widest_ = std::max(widest_, layer.in);
     if (weight) piece(true, layer.out, layer.in, weight_at);
     if (bias) piece(false, 1, layer.out, bias_at);
     layers_.push_back(layer);
@@ -116,6 +119,7 @@ class Layers {
             const std::vector<int64_t>& margins, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
     require(x.ndim() == 4 && g.ndim() == 4, "a convolution has four dimensions, channels last");
     require(kernel.size() == 2 && stride.size() == 2 && margins.size() == 4, "kernel, stride, margins: 2, 2, 4 numbers");
+    for (size_t i = 1; i < 4; ++i) require(x.shape(i) > 0 && g.shape(i) > 0, "an image is empty");
     for (int64_t n : kernel) require(n > 0, "a kernel has a size");
     for (int64_t n : stride) require(n > 0, "a stride is positive");
     for (int64_t n : margins) require(n >= 0, "margins are not negative");
@@ -149,6 +153,12 @@ class Layers {
 
   void rows(Floats x, const std::vector<int64_t>& dims) {
     require(x.ndim() == 2, "rows are (B, d)");
+    int64_t covered = 0;
+    for (int64_t dim : dims) {
+      require(dim > 0, "a block is empty");
+      covered += dim;
+    }
+    require(covered == static_cast<int64_t>(x.shape(1)), "rows do not fit the blocks");
     int64_t at = 0;
     for (int64_t dim : dims) {
       Layer layer = begin(Rule::dense, x, x, true, false, at, 0);
@@ -158,7 +168,6 @@ class Layers {
       layers_.push_back(layer);
       at += dim;
     }
-    require(at == static_cast<int64_t>(x.shape(1)), "rows do not fit the blocks");
   }
 
   // Give every piece its block; each must lie in one.
@@ -178,13 +187,13 @@ class Layers {
               "a parameter lies in two blocks");
       piece.block = dims.empty() ? 0 : block;
     }
-    require(covered == dim, "the layers do not make up the whole gradient");
+    require(covered == dim && !overlapping(), "the layers do not make up the whole gradient");
   }
 
   int64_t examples() const { return examples_ < 0 ? 0 : examples_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0;
+  int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0, widest_ = 0;
 
  private:
   Layer begin(Rule rule, const Floats& x, const Floats& g, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
@@ -193,6 +202,8 @@ class Layers {
     const int64_t n = static_cast<int64_t>(x.shape(0));
     require(static_cast<int64_t>(g.shape(0)) == n && (examples_ < 0 || examples_ == n), "numbers of examples differ");
     examples_ = n;
+    kept_.push_back(x);
+    kept_.push_back(g);
     Layer layer{};
     layer.rule = rule;
     layer.x = x.data();
@@ -205,9 +216,18 @@ class Layers {
     layer.bias_at = bias_at;
     return layer;
   }
+  bool overlapping() const {
+    std::vector<std::pair<int64_t, int64_t>> spans;
+    for (const Piece& piece : pieces_) spans.emplace_back(piece.at, piece.at + piece.rows * piece.cols);
+    std::sort(spans.begin(), spans.end());
+    for (size_t i = 1; i < spans.size(); ++i)
+      if (spans[i].first < spans[i - 1].second) return true;
+    return false;
+  }
   void piece(bool outer, int64_t rows, int64_t cols, int64_t at) { pieces_.push_back({outer, rows, cols, at, 0}); }
 
   int64_t examples_ = -1;
+  std::vector<Floats> kept_;  // layers point into these
   std::vector<Layer> layers_;
   std::vector<Piece> pieces_;
 };
@@ -235,7 +255,7 @@ constexpr int64_t kGradientBytes = int64_t{1} << 25;  // what a group's gradient
 
 // One thread's memory, all of it.
 struct Memory {
-  std::vector<float> gradients, padded, ends, product, table, sums;
+  std::vector<float> gradients, padded, ends, product, nonzero, table, sums;
   std::vector<uint32_t> histogram;
   std::vector<uint16_t> keys;
   std::vector<int64_t> below;
@@ -252,6 +272,7 @@ struct Memory {
     work.product = make(product, layers.product_);
     work.views = make(views, work.group * static_cast<int64_t>(layers.pieces().size()));
     if (plan.l2()) return;
+    work.nonzero = make(nonzero, layers.widest_ + 1);
     work.histogram = make(histogram, 2 * kBuckets);
     work.table = make(table, work.group * kBuckets);
     work.keys = make(keys, work.group * kBuckets);
@@ -315,13 +336,15 @@ NB_MODULE(_native, m) {
   m.doc() = "Encode and add per-example gradients. See kernel.cpp.";
   nb::class_<OwnedPlan>(m, "Plan")
       .def(nb::init<const std::string&, double>(), "kind"_a, "radius"_a)
-      .def("add_block", &OwnedPlan::add_block, "dim"_a, "levels"_a, "starts"_a, "knots"_a, "ends"_a);
+      .def("add_block", &OwnedPlan::add_block, "dim"_a, "levels"_a.noconvert(), "starts"_a.noconvert(),
+           "knots"_a.noconvert(), "ends"_a.noconvert());
   nb::class_<Layers>(m, "Layers")
       .def(nb::init<>())
-      .def("linear", &Layers::linear, "x"_a, "g"_a, "weight"_a, "bias"_a, "weight_at"_a, "bias_at"_a)
-      .def("conv", &Layers::conv, "x"_a, "g"_a, "kernel"_a, "stride"_a, "margins"_a, "weight"_a, "bias"_a,
+      .def("linear", &Layers::linear, "x"_a.noconvert(), "g"_a.noconvert(), "weight"_a, "bias"_a,
            "weight_at"_a, "bias_at"_a)
-      .def("rows", &Layers::rows, "x"_a, "dims"_a);
+      .def("conv", &Layers::conv, "x"_a.noconvert(), "g"_a.noconvert(), "kernel"_a, "stride"_a, "margins"_a,
+           "weight"_a, "bias"_a, "weight_at"_a, "bias_at"_a)
+      .def("rows", &Layers::rows, "x"_a.noconvert(), "dims"_a);
   m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "threads"_a, "isa"_a);
   m.def("variants", &variants, "The instruction sets that run here, best first.");
 }

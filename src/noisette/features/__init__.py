@@ -1,0 +1,8 @@
+"""Features that no private picture had a part in: scattering, and patches with filters from made-up pictures."""
+
+from noisette.features.base import Features, Fixed, Progress
+from noisette.features.cache import cached, learnt
+from noisette.features.patches import Patches
+from noisette.features.scattering import Scattering
+
+__all__ = ["Features", "Fixed", "Patches", "Progress", "Scattering", "cached", "learnt"]

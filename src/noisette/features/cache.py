@@ -1,0 +1,87 @@
+"""Features of a data set, computed once: 16 bits a number, on disk, mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisette.errors import InvalidInput
+from noisette.features.base import Features, Fixed, Progress
+from noisette.features.kept import HEADER, check, keep
+
+__all__ = ["cached", "learnt"]
+
+VERSION = 1
+"""Goes up whenever the same spec gives other numbers."""
+
+
+def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progress | None = None) -> Fixed:
+    """The map that `spec` gives for images of `shape`, from a file in `folder` where there is one.
+
+    >>> import tempfile
+    >>> from noisette.features import Scattering
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     fixed = learnt(Scattering(pictures="strokes", axes=20, count=30), (1, 16, 16), Path(here))
+    >>> fixed.axes.shape
+    torch.Size([1296, 20])
+    """
+    about = json.dumps([VERSION, repr(spec.replace(whitening=0.0)), list(shape)])
+    path = folder / f"{hashlib.sha256(about.encode()).hexdigest()}.learnt"
+    if not check(path):
+        fixed, buffer = spec.learn(shape, progress), io.BytesIO()
+        torch.save(fixed.state_dict(), buffer)
+        keep(path, [buffer.getvalue()])
+        return fixed
+    state = torch.load(io.BytesIO(path.read_bytes()[HEADER:]), weights_only=True)
+    return spec.again(shape, state)
+
+
+def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None = None) -> Tensor:
+    """Features (N, K) float32 of `images` (N, C, H, W); what takes long is mapped from a file in `folder`.
+
+    The file holds what `fixed` has seen, before it is scaled, at 16 bits a number. Its name is a digest of the map's
+    tensors and of the pictures, so that it fits no others. The features of private pictures are as private as these:
+    only their owner can read the file.
+
+    >>> import tempfile
+    >>> from noisette.features import Scattering
+    >>> fixed = Scattering(pictures="strokes", axes=20, count=30).learn((1, 16, 16))
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     cached(fixed, torch.rand(2, 1, 16, 16), Path(here)).shape
+    torch.Size([2, 20])
+    """
+    path = folder / f"{_digest(fixed, images)}.features"
+    shape = (len(images), fixed.axes.shape[1])
+    if not check(path):
+        keep(path, _stream(fixed, images, progress))
+    if not check(path):
+        raise InvalidInput(f"{path} is not what was written a moment ago.", hint="check the disk that it is on")
+    found = torch.empty(shape)
+    seen = np.memmap(path, np.float16, mode="r", offset=HEADER, shape=shape)
+    for start in range(0, len(images), 4096):
+        found[start : start + 4096] = fixed.scaled(torch.from_numpy(seen[start : start + 4096].astype(np.float32)))
+    return found
+
+
+def _stream(fixed: Fixed, images: Tensor, progress: Progress | None, batch: int = 50) -> Iterator[bytes]:
+    for start in range(0, len(images), batch):
+        with torch.no_grad():
+            yield fixed.seen(images[start : start + batch]).to(torch.float16).numpy().tobytes()
+        if progress is not None:
+            progress(min(start + batch, len(images)), len(images))
+
+
+def _digest(fixed: Fixed, images: Tensor) -> str:
+    state = fixed.state_dict()
+    about = [VERSION, repr(fixed), {name: list(t.shape) for name, t in state.items()}, list(images.shape)]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for tensor in (*state.values(), *torch.split(images, 4096)):
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

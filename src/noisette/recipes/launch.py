@@ -1,0 +1,54 @@
+"""Runs that torchrun starts again: the same command goes on with the run that it had begun."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from noisette.errors import InvalidInput
+from noisette.recipes.recipe import Recipe
+
+__all__ = ["begun", "launch"]
+
+
+def launch() -> str | None:
+    """A name for the torchrun that started this process, the same when it starts its processes again; None without.
+
+    It is the --rdzv-id where one was given. Else torchrun calls itself "none", and the random name of the folder that
+    it makes for errors tells one torchrun from another.
+    """
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    errors = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if name == "none":
+        return Path(errors).parents[2].name if errors else None
+    return name
+
+
+def begun(root: Path, recipe: Recipe) -> Path | None:
+    """The folder below `root` of a run of `recipe` that this torchrun began; None where there is nothing to go on with.
+
+    A run that is complete counts only for processes that were started again, which then have nothing left to do.
+    """
+    name, again = launch(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if name is None:
+        return None
+    for settings in sorted(root.glob(f"{recipe.name}-*/settings.json"), reverse=True):
+        folder = settings.parent
+        if json.loads(settings.read_text()).get("launch") != name or (not again and _complete(folder)):
+            continue
+        if Recipe.from_toml((folder / "recipe.toml").read_text()) == recipe:
+            return folder
+        if again:
+            raise InvalidInput(
+                f"the recipe is another one than when {folder} was started.",
+                hint=f"go on with noisette resume {folder}, or start torchrun anew",
+            )
+    return None
+
+
+def _complete(folder: Path) -> bool:
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    last = json.loads(lines[-1]) if lines else {"paid": 0, "total": 1}
+    return bool(last["paid"] == last["total"])

@@ -1,0 +1,66 @@
+"""Which examples of a batch a process takes, so that all together take each of them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from noisette.errors import InvalidInput
+from noisette.training.ranks import Ranks, rows_digest
+
+__all__ = ["Share"]
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part of a batch that is drawn alike on every process, from all `examples` of the run.
+
+    Where every process holds all examples, a batch is cut into parts of equal size. Where each holds its own, those
+    from `start` up to `stop` of the whole, it takes what was drawn of them.
+
+    >>> Share(examples=10, ranks=Ranks(rank=1, size=2)).of(np.array([2, 3, 5, 8]))
+    array([5, 8])
+    """
+
+    examples: int
+    ranks: Ranks
+    start: int = 0
+    stop: int | None = None
+
+    @classmethod
+    def agreed(cls, ranks: Ranks, inputs: Tensor, targets: Tensor, *, sharded: bool) -> Share:
+        """The share of this process, after a look at what the others hold: nobody's example may count twice."""
+        held = ranks.gathered([len(inputs), rows_digest(inputs, targets) if ranks.size > 1 else 0])
+        if not sharded:
+            other = next((rank for rank, found in enumerate(held) if found != held[0]), None)
+            if other is not None:
+                raise InvalidInput(
+                    f"rank {other} has other examples than rank 0, or has them in another order.",
+                    hint="load the same data in the same order everywhere, or say sharded=True if each has its own",
+                )
+            return cls(len(inputs), ranks)
+        seen: dict[int, int] = {}
+        for rank, (count, digest) in enumerate(held):
+            if count and seen.setdefault(digest, rank) != rank:
+                raise InvalidInput(
+                    f"ranks {seen[digest]} and {rank} have the same examples, which would count twice.",
+                    hint="leave sharded=True out if every process has all examples",
+                )
+        ends = np.cumsum([count for count, _ in held]).tolist()
+        return cls(ends[-1], ranks, ends[ranks.rank] - len(inputs), ends[ranks.rank])
+
+    def of(self, index: Index) -> Index:
+        """This process's part of a batch of global indices, as indices into the examples that it holds."""
+        if self.stop is None:
+            return np.array_split(index, self.ranks.size)[self.ranks.rank]
+        return index[(index >= self.start) & (index < self.stop)] - self.start
+
+    def of_groups(self, index: Index, groups: Index) -> tuple[Index, Index]:
+        """This process's part where examples go in `groups`, which are not cut; every process holds all examples."""
+        mine = groups % self.ranks.size == self.ranks.rank
+        return index[mine], groups[mine]

@@ -1,0 +1,59 @@
+"""Runs on features: trained, resumed and loaded with one and the same map, which they keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import noisette
+from noisette import data as datasets
+from noisette.recipes import Recipe, reopen, start
+from noisette.recipes.inputs import Inputs
+from noisette.training import accuracy
+
+SPEC = "Scattering(pictures='strokes', axes=20, count=40, scales=1, angles=4, group=1)"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path / "cache"))
+    return Recipe.load("digits").changed(model="linear", model_options={}, features=SPEC, steps=6, lr=20.0)
+
+
+def test_the_model_sees_features_and_the_loaded_one_images(tmp_path: Path, recipe: Recipe) -> None:
+    told: list[int] = []
+    opened = start(tmp_path, recipe, seed=0, progress=lambda done, total: told.append(done))
+    points = [point for point in opened.points() if point is not None]
+    opened.close()
+    assert told, "progress was told"
+    assert opened.inputs.train.shape == (1437, 20)
+    assert sum(p.numel() for p in opened.trainer.model.parameters()) == 21 * 10
+    digits = datasets.load("digits")
+    model = noisette.load(opened.folder)
+    right = accuracy(model, digits.test_inputs, digits.test_targets)
+    assert points[-1].accuracy is not None
+    assert abs(right - points[-1].accuracy) < 0.01  # features were rounded to 16 bits
+    assert points[-1].accuracy > 0.5
+    assert "progress" not in (opened.folder / "settings.json").read_text()
+
+
+def test_a_run_keeps_its_own_map(tmp_path: Path, recipe: Recipe) -> None:
+    opened = start(tmp_path, recipe, seed=0)
+    opened.save()
+    opened.close()
+    state = torch.load(opened.folder / "features.pt", weights_only=True)
+    state["axes"] = state["axes"].flip(1)
+    torch.save(state, opened.folder / "features.pt")
+    again = reopen(opened.folder)
+    again.close()
+    same = torch.allclose(again.inputs.train, opened.inputs.train.flip(1), atol=2e-3)
+    assert same, "what the run kept counts, not the cache"
+
+
+def test_without_features_examples_stay_as_they_are(tmp_path: Path) -> None:
+    digits = datasets.load("digits")
+    inputs = Inputs.of(Recipe.load("digits"), digits, tmp_path)
+    assert inputs.train is digits.train_inputs
+    assert inputs.fixed is None

@@ -1,0 +1,408 @@
+"""Any number of processes make the same sums, the same batches and the same model, and noise once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from noisette import KS, L2, Gaussian, Generator, Laplace, Mechanism, Private, Ranked, make_private
+from noisette.account import Ledger
+from noisette.denoise import Denoiser, Identity, Kalman
+from noisette.errors import InvalidInput
+from noisette.training import PrivateRun, Ranks, Trainer, join
+from noisette.training.share import Share
+from tests.conformance.statistics import ks_rejects
+from tests.helpers import assert_well_formed, refused
+from tests.training.distributed.processes import Processes, together
+from tests.training.distributed.seams import ONE_HOT, average_the_noise, one_hot_run, plant_before, sum_the_noise, watch
+from tests.training.poisson import sampling_faults
+from tests.training.tiny import DIM, examples, flat, gaussian, network, trainer_of
+
+STEPS = 50
+LOSS = nn.CrossEntropyLoss()
+MECHANISMS = {
+    "L2": Mechanism(L2(dim=DIM, radius=0.5), Gaussian(scale=0.8), 0.05, STEPS),  # a rank often has nothing to add
+    "Ranked": Mechanism(Ranked(dim=DIM), Laplace(scale=0.5), 0.3, STEPS),
+    "micro-batches": Mechanism(L2(dim=DIM, radius=0.05, micro_batch=2), Gaussian(scale=1.0), 0.5, STEPS),
+}
+
+
+def _trained(mechanism: Mechanism, denoiser: Denoiser | None = None) -> Callable[[int], Any]:
+    def work(rank: int) -> Any:
+        sums, _ = watch(noise=False)
+        trainer = trainer_of(mechanism, seed=5, chunk=2, lr=0.05, denoiser=denoiser or Identity())
+        list(trainer.run())
+        return torch.stack(sums), flat(trainer.model.parameters())
+
+    return work
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_one_two_and_three_processes_make_the_same_sums_and_the_same_model(name: str, tmp_path: Path) -> None:
+    """Private sums of 50 steps, and the model that they lead to when the test applies them without noise."""
+    denoiser = Kalman(gain=0.7) if name == "Ranked" else None  # looks ahead, so it moves weights back and forth
+    work = _trained(MECHANISMS[name], denoiser)
+    ((alone, model),) = together(1, work, tmp_path / "1")
+    assert alone.count_nonzero() > 0
+    for size in (2, 3):
+        for sums, theta in together(size, work, tmp_path / str(size)):
+            torch.testing.assert_close(sums, alone, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(theta, model, rtol=1e-9, atol=1e-12)
+
+
+def _from_shards(cuts: list[int]) -> Callable[[int], Any]:
+    def work(rank: int) -> Any:
+        sums, _ = watch(noise=False)
+        x, y = examples()
+        part = slice(cuts[rank], cuts[rank + 1])
+        private = make_private(network(), LOSS, x[part], y[part], gaussian(20), seed=5, sharded=True)
+        list(private)
+        return torch.stack(sums), private.guarantee(1e-3).epsilon
+
+    return work
+
+
+@pytest.mark.parametrize("cuts", [[0, 40], [0, 5, 40], [0, 20, 20, 40]], ids=str)
+def test_examples_that_are_split_already(cuts: list[int], tmp_path: Path) -> None:
+    """Uneven parts, and one without any example."""
+
+    def whole(rank: int) -> Any:
+        sums, _ = watch(noise=False)
+        private = make_private(network(), LOSS, *examples(), gaussian(20), seed=5)
+        list(private)
+        return torch.stack(sums), private.guarantee(1e-3).epsilon
+
+    ((expected, epsilon),) = together(1, whole, tmp_path / "whole")
+    for sums, found in together(len(cuts) - 1, _from_shards(cuts), tmp_path / "parts"):
+        torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-12)
+        assert found == epsilon
+
+
+def test_more_processes_than_examples(tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        sums, _ = watch(noise=False)
+        private = make_private(network(), LOSS, *examples(count=2), gaussian(5, rate=1.0), seed=5)
+        list(private)
+        return torch.stack(sums)
+
+    expected = together(1, work, tmp_path / "1")[0]
+    for sums in together(3, work, tmp_path / "3"):
+        torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_batch_is_cut_into_parts_that_meet_nowhere() -> None:
+    index = np.flatnonzero(np.random.default_rng(0).random(100) < 0.3)
+    for size in (1, 2, 3, 50):
+        parts = [Share(100, Ranks(rank, size)).of(index) for rank in range(size)]
+        assert np.concatenate(parts).tolist() == index.tolist()
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1, "no process has to wait for a longer part"
+        groups = np.random.default_rng(1).integers(7, size=len(index))
+        cut = [Share(100, Ranks(rank, size)).of_groups(index, groups) for rank in range(size)]
+        assert sorted(np.concatenate([mine for mine, _ in cut])) == index.tolist()
+        assert sum(len(np.unique(drawn)) for _, drawn in cut) == len(np.unique(groups)), "no group is cut"
+
+
+# -- noise, once -------------------------------------------------------------------------------------------------------
+
+
+def _residuals(fault: Callable[[], None] | None = None) -> Callable[[int], Any]:
+    def work(rank: int) -> Any:
+        if fault is not None:
+            fault()
+        sums, releases = watch()
+        trainer = trainer_of(MECHANISMS["Ranked"].replace(steps=160), seed=7, lr=0.01, denoiser=KS())
+        list(trainer.run())
+        return (torch.stack(releases) - torch.stack(sums)).numpy(), flat(trainer.model.parameters())
+
+    return work
+
+
+def _other_law(noise: np.ndarray) -> bool:
+    """KS of 45,280 residuals at level 1e-6, and whether any of them comes twice."""
+    law = MECHANISMS["Ranked"].noise
+    return ks_rejects(law, noise.ravel()) or len(np.unique(noise)) < noise.size
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_noise_is_the_declared_law_once_and_the_same_everywhere(size: int, tmp_path: Path) -> None:
+    found = together(size, _residuals(), tmp_path / "honest")
+    assert not _other_law(found[0][0])
+    for noise, theta in found[1:]:
+        assert np.array_equal(noise, found[0][0])
+        assert torch.equal(theta, found[0][1]), "denoiser and optimizer are at the same place, bit by bit"
+
+
+@pytest.mark.parametrize(("size", "fault"), [(2, sum_the_noise), (3, sum_the_noise), (2, average_the_noise)])
+def test_noise_on_every_rank_is_seen(size: int, fault: Callable[[], None], tmp_path: Path) -> None:
+    assert _other_law(together(size, _residuals(fault), tmp_path / "fault")[0][0])
+
+
+def test_without_a_seed_ranks_agree_and_runs_differ(tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        torch.manual_seed(0)  # has no part in it
+        sums, releases = watch()
+        list(trainer_of(gaussian(3)).run())
+        return torch.stack(sums), torch.stack(releases)
+
+    runs = [together(2, work, tmp_path / name) for name in "ab"]
+    for ranks in runs:
+        for first, second in zip(*ranks, strict=True):
+            assert torch.equal(first, second)
+    for kind in (0, 1):
+        assert not set(runs[0][0][kind].flatten().tolist()) & set(runs[1][0][kind].flatten().tolist()) - {0.0}
+
+
+def test_the_model_of_rank_0_is_everybody_s(tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        torch.manual_seed(rank)
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)).to(memory_format=torch.channels_last)
+        before = flat(model.parameters())
+        dim = before.numel()
+        mechanism = gaussian().replace(encoder=L2(dim=dim))
+        make_private(model, LOSS, torch.ones(30, 1, 4, 4), torch.zeros(30, dtype=torch.long), mechanism)
+        return before, flat(model.parameters())
+
+    (first, kept), (second, copied) = together(2, work, tmp_path / "two")
+    assert not torch.equal(first, second)
+    assert torch.equal(first, kept)
+    assert torch.equal(kept, copied)
+
+
+# -- P6 on the union of ranks ------------------------------------------------------------------------------------------
+
+
+def _batches(steps: int, sharded: bool = False, fault: Callable[[], None] | None = None) -> Callable[[int], Any]:
+    def work(rank: int) -> Any:
+        if fault is not None:
+            fault()
+        sums, _ = watch(noise=False)
+        if sharded:
+            start, stop = (0, 7) if rank == 0 else (7, ONE_HOT)
+            x = torch.eye(ONE_HOT, dtype=torch.float64)[start:stop]
+            mechanism = Mechanism(L2(dim=ONE_HOT), Gaussian(scale=1.0), 0.1, steps)
+            model = nn.Linear(ONE_HOT, 1, bias=False).double()
+            list(make_private(model, lambda out, y: out.sum(), x, x[:, 0], mechanism, seed=3, sharded=True))
+        else:
+            list(one_hot_run(steps=steps, seed=3))
+        return torch.stack(sums).round().long().numpy()
+
+    return work
+
+
+def _union_faults(counts: np.ndarray) -> list[str]:
+    return sampling_faults([np.repeat(np.arange(ONE_HOT), row) for row in counts], ONE_HOT, 0.1)
+
+
+@pytest.mark.parametrize(("size", "sharded"), [(2, False), (2, True)])
+def test_the_union_of_ranks_is_poisson(size: int, sharded: bool, tmp_path: Path) -> None:
+    counts = together(size, _batches(1000, sharded), tmp_path / "run")[0]
+    assert counts.max() == 1
+    assert _union_faults(counts) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_union_of_ranks_is_poisson_over_20000_steps(size: int, tmp_path: Path) -> None:
+    assert _union_faults(together(size, _batches(20_000), tmp_path / "run")[0]) == []
+
+
+def _everybody_takes_all() -> None:
+    Share.of = lambda self, index: index  # type: ignore[method-assign]
+
+
+def _everybody_draws_alone() -> None:
+    """Each rank draws a batch of its own and takes its part of that: examples at the cut come twice or never."""
+
+    def alone(sampler: Any, examples: int, rate: float, generator: Generator) -> Any:
+        if not hasattr(generator, "own"):
+            generator.own = Generator(dist.get_rank(), purpose="sampling")  # type: ignore[attr-defined]
+        return sampler(examples, rate, generator.own)  # type: ignore[attr-defined]
+
+    plant_before("PoissonSampler", alone)
+
+
+@pytest.mark.parametrize("fault", [_everybody_takes_all, _everybody_draws_alone])
+def test_other_unions_are_seen(fault: Callable[[], None], tmp_path: Path) -> None:
+    assert _union_faults(together(2, _batches(1000, fault=fault), tmp_path / "run")[0])
+
+
+# -- what processes must agree on --------------------------------------------------------------------------------------
+
+
+def _refusals(size: int, work: Callable[[int], Any], folder: Path) -> list[str]:
+    children = Processes(size, work, folder)
+    assert 0 not in children.wait()
+    errors = [children.outcome(rank) for rank in range(size)]
+    for rank, error in enumerate(errors):
+        assert isinstance(error, InvalidInput), children.trace(rank)
+        assert_well_formed(error)
+    return [error.sentence for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "options"),
+    [
+        ("another seed", lambda rank: {"seed": rank}),
+        ("another mechanism", lambda rank: {"mechanism": gaussian(5 + rank)}),
+        ("another denoiser", lambda rank: {"denoiser": KS() if rank else Identity()}),
+        ("other examples", lambda rank: {"order": rank}),
+        ("rank 1 has other examples", lambda rank: {"count": 40 - rank}),
+        ("ranks 0 and 1 have the same examples", lambda rank: {"sharded": True}),
+        ("a micro-batch would have examples of several", lambda rank: {"sharded": True, "order": rank, "micro": 2}),
+        ("the data set is empty", lambda rank: {"count": 0}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_processes_that_differ_are_refused(
+    sentence: str, options: Callable[[int], dict[str, Any]], tmp_path: Path
+) -> None:
+    def work(rank: int) -> None:
+        given = options(rank)
+        x, y = examples(seed=given.pop("order", 0), count=given.pop("count", 40))
+        mechanism = given.pop("mechanism", gaussian())
+        if micro := given.pop("micro", 0):
+            mechanism = mechanism.replace(encoder=L2(dim=DIM, micro_batch=micro))
+        make_private(network(), LOSS, x, y, mechanism, **given)
+
+    for told in _refusals(2, work, tmp_path / "run"):
+        assert sentence in told
+
+
+def test_weights_that_part_are_seen_at_the_next_payment(tmp_path: Path) -> None:
+    def work(rank: int) -> None:
+        trainer = trainer_of(gaussian(5))
+        for progress in trainer.run():
+            if rank == 1 and progress.updates == 2:
+                trainer.model[0].weight.data[0, 0] += 1e-9  # type: ignore[index]
+
+    for told in _refusals(2, work, tmp_path / "run"):
+        assert told == "rank 1 has other weights after 2 updates than rank 0 after 2."
+
+
+def test_noise_that_differs_between_ranks_is_seen(tmp_path: Path) -> None:
+    """What a fork of one process, or a secret that was not shared, would lead to."""
+
+    def work(rank: int) -> None:
+        plant_before("Generator", lambda generator, *_, purpose, **__: generator(purpose=purpose))
+        list(trainer_of(gaussian(5)).run())
+
+    assert "has other" in _refusals(2, work, tmp_path / "run")[0]
+
+
+def test_a_checkpoint_that_one_process_cannot_see(tmp_path: Path) -> None:
+    def first(rank: int) -> None:
+        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None)
+        for _ in trainer.run():
+            if trainer.private.updates == 3:
+                break
+        trainer.save(tmp_path / f"checkpoint-{rank}.pt")
+
+    together(2, first, tmp_path / "first")
+    assert (tmp_path / "checkpoint-0.pt").exists()
+    assert not (tmp_path / "checkpoint-1.pt").exists(), "only rank 0 writes"
+
+    def second(rank: int) -> None:
+        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None)
+        if rank == 0:
+            trainer.load(tmp_path / "checkpoint-0.pt")
+        list(trainer.run())
+
+    assert _refusals(2, second, tmp_path / "second")[0].startswith("rank 1 has other weights after 0 updates")
+
+
+def test_a_ledger_is_rank_0_s(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        ledger = tmp_path / "ledger.jsonl" if rank == 0 else None
+        trainer = trainer_of(gaussian(5), ledger=ledger)
+        list(trainer.run())
+        assert trainer.private.paid == 5
+        return trainer.private.left
+
+    assert together(2, work, tmp_path / "run") == [0, 0]
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        assert ledger.spent(gaussian()) == 5
+
+    def spent(rank: int) -> int:
+        return trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None).private.left
+
+    assert together(2, spent, tmp_path / "again") == [0, 0], "rank 1 knows what rank 0's ledger says"
+
+    def both(rank: int) -> None:
+        with Ledger(tmp_path / f"{rank}.jsonl", data="tiny") as ledger, refused(InvalidInput, match="given a ledger"):
+            if rank == 1:
+                make_private(network(), LOSS, *examples(), gaussian(), ledger=ledger)
+            else:
+                raise InvalidInput("rank 0 was not given a ledger.", hint="none")
+
+    together(2, both, tmp_path / "both")
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def test_processes_that_have_not_joined_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would train alone on the same people, and spend for itself."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with refused(InvalidInput, match="2 processes were started, and they have not joined"):
+        trainer_of(gaussian())
+
+
+def test_joining(tmp_path: Path) -> None:
+    with join() as ranks:
+        assert (ranks, ranks.first) == (Ranks(0, 1), True)
+
+    def work(rank: int) -> tuple[int, int]:
+        with join() as ranks:  # the group is there already
+            pass
+        assert dist.is_initialized()
+        return ranks.rank, ranks.size
+
+    assert together(2, work, tmp_path / "run") == [(0, 2), (1, 2)]
+
+
+def test_processes_that_find_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with refused(InvalidInput, match="could not find each other"), join(timeout=0.5):
+        pass
+
+
+def test_alone_everything_is_the_identity() -> None:
+    ranks = Ranks()
+    assert ranks.from_first(b"abc") == b"abc"
+    assert ranks.gathered([1, -2]) == [[1, -2]]
+    ranks.check_same("", mechanism=1)
+    ranks.check_same_weights([], 0)
+    assert isinstance(Trainer(network(), _alone(), torch.optim.SGD(network().parameters())), Trainer)
+
+
+def _alone() -> PrivateRun:
+    return make_private(network(), LOSS, *examples(), gaussian())
+
+
+def test_bytes_and_numbers_travel(tmp_path: Path) -> None:
+    def work(rank: int) -> tuple[Any, ...]:
+        ranks = Ranks.current()
+        sent = [ranks.from_first(data if rank == 0 else b"") for data in (b"", b"x", bytes(range(256)) * 1000)]
+        return *sent, ranks.gathered([rank, -(2**62)])
+
+    for found in together(3, work, tmp_path / "run"):
+        assert found == (b"", b"x", bytes(range(256)) * 1000, [[k, -(2**62)] for k in range(3)])
+
+
+def test_a_sum_of_parts(tmp_path: Path) -> None:
+    def work(rank: int) -> Tensor:
+        part = torch.full((3,), 10.0**rank, dtype=torch.float64)
+        total = Ranks.current().total(Private(part)).unsafe_values()
+        assert part.tolist() == [10.0**rank] * 3, "the part is left as it is"
+        return total
+
+    for total in together(3, work, tmp_path / "run"):
+        assert total.tolist() == [111.0] * 3
