@@ -16,7 +16,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test lint slow bench clean
+.PHONY: demo test lint slow sanitize bench clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -35,6 +35,13 @@ lint: $(READY)
 # statistical and kill tests at their full counts
 slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# the tests of the native kernel, with a kernel that stops at any wrong address or undefined arithmetic
+sanitize: $(READY)
+	cmake -S . -B build/sanitize -DNOISETTE_SANITIZE=ON -DPython_EXECUTABLE=$(abspath $(BIN))/python
+	cmake --build build/sanitize
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests._kernels.sanitized -m "not slow" tests/_kernels
 
 # how long accounting, a step, and two processes take, beside plain SGD and Opacus
 bench: $(READY)

@@ -44,7 +44,7 @@ def test_a_run_keeps_its_own_map(tmp_path: Path, recipe: Recipe) -> None:
     opened.save()
     opened.close()
     state = torch.load(opened.folder / "features.pt", weights_only=True)
-    state["axes"] = state["axes"].flip(1)
+    state["axes"], state["variances"] = state["axes"].flip(1), state["variances"].flip(0)
     torch.save(state, opened.folder / "features.pt")
     again = reopen(opened.folder)
     again.close()

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from noisette.cli.account import account_command, calibrate_command, compare_command
+from noisette.cli.audit import audit_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
@@ -26,6 +27,7 @@ app.command("train")(train_command)
 app.command("resume")(resume_command)
 app.command("show")(show_command)
 app.command("predict")(predict_command)
+app.command("audit")(audit_command)
 app.add_typer(data_app, name="data")
 
 

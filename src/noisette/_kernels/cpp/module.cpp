@@ -262,9 +262,9 @@ struct Memory {
   std::vector<View> views;
   Workspace work{};
 
-  Memory(const Layers& layers, const OwnedPlan& plan) {
+  Memory(const Layers& layers, const OwnedPlan& plan, int64_t examples) {
     const int64_t bytes = std::max<int64_t>(1, layers.dense_ * static_cast<int64_t>(sizeof(float)));
-    work.group = std::clamp<int64_t>(kGradientBytes / bytes, 1, kGroup);
+    work.group = std::clamp<int64_t>(kGradientBytes / bytes, 1, std::min(kGroup, examples));
     work.dense = layers.dense_;
     work.gradients = make(gradients, work.group * layers.dense_);
     work.padded = make(padded, layers.padded_);
@@ -308,7 +308,7 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
   const int64_t workers = std::min<int64_t>(threads, count);
   std::vector<Memory> memories;
   memories.reserve(static_cast<size_t>(workers));
-  for (int64_t w = 0; w < workers; ++w) memories.emplace_back(layers, owned);
+  for (int64_t w = 0; w < workers; ++w) memories.emplace_back(layers, owned, (count + workers - 1) / workers);
   std::vector<std::vector<double>> totals(static_cast<size_t>(workers));
   auto work = [&](int64_t w) {
     double* mine = out;

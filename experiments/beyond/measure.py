@@ -1,0 +1,52 @@
+"""Test accuracy of the recipes mnist, fashion-mnist and cifar10: one setting a budget, three seeds each.
+
+Every finished run is one entry of experiments/results/beyond/RECIPE.json; what is there already is not run again.
+
+    python experiments/beyond/measure.py mnist 0.2 0.5 1 3
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+from common import RESULTS, one_run, seen_by
+
+from noisette.recipes import Recipe
+from noisette.training.checkpoint import write
+
+SEEDS = (0, 1, 2)
+
+
+def main(name: str, *budgets: str) -> None:
+    """Fill in the missing runs of a recipe, then print its table."""
+    path = RESULTS / f"{name}.json"
+    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    data, inputs = seen_by(Recipe.load(name))
+    train, test = (inputs.train, data.train_targets), (inputs.test, data.test_targets)
+    for budget in map(float, budgets):
+        recipe = Recipe.load(name).changed(epsilon=budget)
+        missing = [s for s in SEEDS if not any((one["epsilon"], one["seed"]) == (budget, s) for one in done)]
+        mechanism = recipe.mechanism(10 * (inputs.shape[0] + 1), len(train[0])) if missing else None
+        for seed in missing:
+            assert mechanism is not None
+            began = time.monotonic()
+            right, spent = one_run(recipe, mechanism, train, test, seed)
+            done.append({
+                "epsilon": budget, "seed": seed, "accuracy": right, "spent": spent, "scale": mechanism.noise.scale,
+                "steps": recipe.steps, "batch": recipe.batch, "lr": recipe.lr, "encoder": recipe.encoder,
+                "features": recipe.features, "seconds": round(time.monotonic() - began, 1),
+            })  # fmt: skip
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+            print(done[-1], flush=True)
+    for budget in sorted({one["epsilon"] for one in done}):
+        found = torch.tensor([one["accuracy"] for one in done if one["epsilon"] == budget]) * 100
+        print(f"{name} epsilon {budget:g}: {found.mean():.2f} (from {found.min():.2f} to {found.max():.2f})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

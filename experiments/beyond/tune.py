@@ -1,0 +1,60 @@
+"""Settings of a recipe, tried on a validation split: the last sixth of the training part. No test picture is read.
+
+Every finished trial is one entry of experiments/results/beyond/tuning-RECIPE.json; what is there is not run again.
+
+    python experiments/beyond/tune.py mnist --epsilon 1 --axes 400 600 --steps 100 200 --lr 200 400
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from typing import Any
+
+from common import RESULTS, one_run, seen_by
+from torch import Tensor, nn
+
+from noisette.recipes import Recipe
+from noisette.training.checkpoint import write
+
+
+def tried(recipe: Recipe, inputs: Tensor, targets: Tensor, axes: int, seed: int) -> float:
+    """Validation accuracy of `recipe` on the first `axes` of its features."""
+    kept = nn.functional.normalize(inputs[:, :axes], dim=1)
+    edge = len(kept) * 5 // 6
+    mechanism = recipe.mechanism(10 * (axes + 1), edge)
+    return one_run(recipe, mechanism, (kept[:edge], targets[:edge]), (kept[edge:], targets[edge:]), seed)[0]
+
+
+def main() -> None:
+    """Try every combination that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe")
+    parser.add_argument("--epsilon", type=float, nargs="+", required=True)
+    parser.add_argument("--axes", type=int, nargs="+", required=True)
+    parser.add_argument("--steps", type=int, nargs="+", required=True)
+    parser.add_argument("--lr", type=float, nargs="+", required=True)
+    parser.add_argument("--batch", type=int, nargs="+", default=[8192])
+    parser.add_argument("--radius", type=float, nargs="+", default=[0.1])
+    parser.add_argument("--seed", type=int, nargs="+", default=[0])
+    asked = parser.parse_args()
+    base = Recipe.load(asked.recipe)
+    data, inputs = seen_by(base)
+    path = RESULTS / f"tuning-{asked.recipe}.json"
+    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    names = ("epsilon", "axes", "steps", "lr", "batch", "radius", "seed")
+    for values in itertools.product(*(getattr(asked, name) for name in names)):
+        trial: dict[str, Any] = {"features": base.features, **dict(zip(names, values, strict=True))}
+        if any(trial.items() <= one.items() for one in done):
+            continue
+        epsilon, axes, steps, lr, batch, radius, seed = values
+        recipe = base.changed(epsilon=epsilon, steps=steps, lr=lr, batch=batch, encoder=f"L2(radius={radius})")
+        done.append(trial | {"validation": tried(recipe, inputs.train, data.train_targets, axes, seed)})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+        print(done[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`noisette audit`: attack a mechanism, or a whole training, and say whether its claim survives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
+
+from noisette import data as datasets
+from noisette import models
+from noisette.audit import Audit, OneRun, audit, one_run
+from noisette.audit.coins import Score
+from noisette.cli.options import mechanism
+from noisette.cli.output import JsonFlag, emit, log, show, table
+from noisette.denoise import Denoiser
+from noisette.errors import InvalidInput
+from noisette.generator import Generator
+from noisette.gradients import Gradients
+from noisette.recipes import Recipe
+from noisette.spec import parse
+from noisette.training import Trainer, make_private
+
+__all__ = ["audit_command"]
+
+REFUTED = 3
+"""Exit status of an audit that contradicts the claim."""
+
+
+def audit_command(
+    encoder: Annotated[str, typer.Option("--encoder", help='Such as "Ranked(dim=26010)".')] = "",
+    noise: Annotated[str, typer.Option("--noise", help='Such as "StudentT(df=9, scale=1.0)".')] = "",
+    rate: Annotated[str, typer.Option("--rate", help="Sampling rate; fractions like 256/60000 are fine.")] = "",
+    steps: Annotated[int, typer.Option("--steps", help="Steps with and without the canary, in each regime.")] = 2000,
+    level: Annotated[float, typer.Option("--level", help="Chance of refuting an honest mechanism.")] = 1e-4,
+    recipe: Annotated[str, typer.Option("--one-run", help="Audit one training by this recipe instead.")] = "",
+    canaries: Annotated[int, typer.Option("--canaries", help="Canaries of --one-run.")] = 200,
+    confidence: Annotated[float, typer.Option("--confidence", help="Confidence of --one-run's bounds.")] = 0.95,
+    data_root: Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Makes an audit that can be repeated.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a picture to this PNG.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack a mechanism's real step, and compare with its claimed trade-off. Exit status 3 when it is refuted."""
+    if recipe:
+        if plot is not None:
+            raise InvalidInput("an audit of one run has no picture.", hint="leave --plot away")
+        shown = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
+        emit(as_json, shown.to_dict(), lambda: _show_one_run(shown))
+        raise typer.Exit(REFUTED if shown.refuted else 0)
+    if not (encoder and noise and rate):
+        raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise and --rate, or --one-run RECIPE")
+    audited = mechanism(encoder, noise, rate, 1)
+    with _bar() as bar:
+        task = bar.add_task("auditing", total=None)
+        found = audit(
+            audited,
+            steps=steps,
+            level=level,
+            seed=seed,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if plot is not None:
+        from noisette.report.audit import draw_audit  # noqa: PLC0415 - matplotlib takes a second to import
+
+        draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
+    emit(as_json, found.to_dict(), lambda: _show(found, plot))
+    raise typer.Exit(REFUTED if found.refuted else 0)
+
+
+def _bar() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=log, transient=True)
+
+
+def _show(found: Audit, plot: Path | None) -> None:
+    rows = [
+        [
+            f"{point.regime}, {point.direction}{'  <--' if point.refutes else ''}",
+            f"{point.false_positive:.4f}",
+            f"{point.false_negative:.4f}",
+            f"{point.false_positive_bound:.4f}",
+            f"{point.false_negative_bound:.4f}",
+            f"{point.claimed:.4f}",
+        ]
+        for point in found.points
+    ]
+    show.print(table(["regime, test", "false pos.", "false neg.", "at most", "at most", "claimed at least"], rows))
+    _show_verdict(found.verdict, found.refuted)
+    for reason in found.reasons:
+        show.print(f"  {reason}", markup=False)
+    show.print(f"an honest mechanism is refuted at most once in {1 / found.level:,.0f} audits; {found.seconds:.0f} s")
+    if plot is not None:
+        show.print(f"plot: {plot}", markup=False)
+
+
+def _show_one_run(found: OneRun) -> None:
+    for size, right in zip(found.guesses, found.right, strict=True):
+        show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
+    show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}")
+    show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
+    show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
+    _show_verdict(found.verdict, found.refuted)
+    show.print("one run shows gross errors only: a low bound is no evidence of more privacy than claimed")
+
+
+def _show_verdict(verdict: str, refuted: bool) -> None:
+    show.print(f"[bold {'red' if refuted else 'green'}]{verdict}[/]")
+
+
+def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None) -> OneRun:
+    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss."""
+    with log.status("loading data and planning the noise"):
+        data = datasets.load(recipe.data, root)
+        if not 10 <= count <= len(data.train_inputs) // 2:
+            raise InvalidInput(
+                f"{count} canaries do not fit {len(data.train_inputs)} training examples.",
+                hint=f"choose between 10 and {len(data.train_inputs) // 2}",
+            )
+        model = models.build(recipe.model, data.shape, data.classes, seed=recipe.model_seed, **recipe.model_options)
+        loss = nn.CrossEntropyLoss()
+        # the number of examples is public, so the expected number is what the rate is set from
+        claim = recipe.mechanism(Gradients(model, loss).dim, len(data.train_inputs) - count // 2)
+    draw = Generator(seed, purpose="canaries")
+    chosen = torch.from_numpy(draw.uniforms(len(data.train_inputs)).argsort())
+    other = 1 + torch.from_numpy(draw.uniforms(count) * (data.classes - 1)).long().clamp(max=data.classes - 2)
+    planted = data.train_inputs[chosen[:count]], (data.train_targets[chosen[:count]] + other) % data.classes
+    rest = data.train_inputs[chosen[count:]], data.train_targets[chosen[count:]]
+
+    def train(inputs: Tensor, targets: Tensor) -> Score:
+        denoiser = parse(recipe.denoiser, Denoiser)
+        private = make_private(model, loss, inputs, targets, claim, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
+        optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+        total = private.total
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
+        trainer = Trainer(model, private, optimizer, scheduler, averaging=recipe.averaging)
+        with _bar() as bar:
+            for _ in bar.track(trainer.run(), total=total, description="training"):
+                pass
+        trained = trainer.evaluated.eval()
+
+        def score(x: Tensor, y: Tensor) -> Tensor:
+            with torch.no_grad():
+                return -nn.functional.cross_entropy(trained(x), y, reduction="none")
+
+        return score
+
+    return one_run(train, rest, planted, claim, delta=recipe.delta, confidence=confidence, seed=seed)

@@ -1,0 +1,66 @@
+"""`noisette audit`: its verdict is its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.audit.mechanisms import quieter
+from tests.cli.command import Command
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SMALL = ("audit", "--encoder", "L2(dim=20)", "--noise", "Gaussian(scale=1.0)", "--rate", "2/10", "--steps", "100")
+
+
+def test_an_honest_mechanism(noisette: Command, tmp_path: Path) -> None:
+    value = noisette(*SMALL, "--seed", "1", "--json", "--plot", "out.png").json
+    assert set(value) >= {"verdict", "level", "points", "claimed"}
+    assert value["verdict"] == "consistent with the claim"
+    assert len(value["points"]) == 48
+    assert (tmp_path / "out.png").read_bytes().startswith(PNG)
+    shown = noisette(*SMALL, "--seed", "1", "--plot", "out.png")
+    assert shown.code == 0
+    assert "consistent with the claim" in shown.out
+    assert "tiny noise" in shown.out
+    assert "plot: out.png" in shown.out
+
+
+def test_a_broken_one_has_status_3(noisette: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    quieter(monkeypatch, 0.4)
+    done = noisette(*SMALL, "--seed", "1", "--json")
+    assert done.code == 3
+    assert json.loads(done.out)["verdict"] == "REFUTED"
+    shown = noisette(*SMALL[:-1], "400", "--seed", "1")
+    assert shown.code == 3
+    assert "REFUTED" in shown.out
+    assert "does not follow" in shown.out
+    assert "lie under the claimed curve" in shown.out
+    assert "<--" in shown.out
+
+
+def test_one_run(noisette: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = noisette("audit", "--one-run", "digits", "--seed", "1", "--json").json
+    assert value["verdict"] == "consistent with the claim"
+    assert value["canaries"] == 200
+    assert 0 <= value["lower"] <= value["claimed"] <= 3
+    quieter(monkeypatch, 0.0)
+    shown = noisette("audit", "--one-run", "digits", "--seed", "1", "--confidence", "0.9")
+    assert "guesses about 200 canaries are right" in shown.out
+    assert "claimed: epsilon at most 2.99" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "hint"),
+    [
+        (("audit",), "no mechanism was given", "--one-run"),
+        ((*SMALL[:-1], "3"), "steps is 3", ""),
+        ((*SMALL, "--level", "2"), "level is 2", ""),
+        (("audit", "--one-run", "digits", "--canaries", "5"), "5 canaries do not fit", "between 10"),
+        (("audit", "--one-run", "digits", "--plot", "x.png"), "no picture", ""),
+        (("audit", "--one-run", "nothing"), "there is no recipe", ""),
+    ],
+)
+def test_errors_name_the_fix(noisette: Command, arguments: tuple[str, ...], sentence: str, hint: str) -> None:
+    noisette(*arguments).assert_refused(sentence, hint)
