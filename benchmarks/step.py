@@ -239,7 +239,7 @@ def _resident(field: str) -> int:
 
 
 def draw(found: dict[str, object]) -> None:
-    figure, axes = panels(2, width=5.2, height=3.8)
+    figure, axes = panels(2, width=5.6, height=3.8)
     for axis, row in zip(axes, found["steps"], strict=False):
         rows = row["rows"]
         base = rows["plain SGD channels_last"]["ms"]
@@ -248,7 +248,7 @@ def draw(found: dict[str, object]) -> None:
             order, [rows[n]["ms"] / base for n in order], color=[PALETTE[0] if "ours" in n else GREY for n in order]
         )
         axis.axvline(1, color=INK, linewidth=0.8)
-        axis.set_xlabel("CPU time of a step, plain SGD (channels_last) = 1")
+        axis.set_xlabel("CPU time of a step / plain SGD, channels_last")
         axis.set_title(f"model {row['case']}, batch {row['batch']}", fontsize=11)
     save(figure, RESULTS / "step.png")
 

@@ -250,3 +250,20 @@ def test_under_autocast() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         short = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, x, y).unsafe_values()
     assert 0 < float((short - plain).norm() / plain.norm()) < 0.05
+
+
+@pytest.mark.parametrize("clipping", [False, True])
+def test_a_product_that_overflows_counts_as_zero(clipping: bool) -> None:
+    """Input and derivative are finite, their product in float32 is not: the example is left out, as in rows."""
+    x, g = torch.ones(3, 5), torch.ones(3, 2)
+    x[1, 4], g[1, 1] = 1e20, 1e20
+    kernel = (L2(dim=12) if clipping else Ranked(dim=12)).kernel()
+    assert kernel is not None
+    found = []
+    for keep in ([0, 1, 2], [0, 2]):
+        layers, total = native.new_layers(), torch.zeros(12, dtype=torch.float64)
+        layers.linear(x[keep], g[keep], True, True, 0, 10)
+        kernel.add(layers, total)
+        found.append(total)
+    assert torch.equal(*found)
+    assert found[0].abs().sum() > 0

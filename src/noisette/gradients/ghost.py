@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["l2_sum"]
 
-_BLOCK = 1 << 25  # numbers held in float64 at a time
+_BLOCK = 1 << 20  # numbers held in float64 at a time: about what a processor's cache holds
 
 
 def l2_sum(layers: Sequence[tuple[Tensor, Tensor]], radius: float, biases: Sequence[bool] = ()) -> Tensor:
@@ -35,19 +35,19 @@ def l2_sum(layers: Sequence[tuple[Tensor, Tensor]], radius: float, biases: Seque
     for block in _blocks(layers):
         finite, factor = _factors(block, biased, radius)
         for weight, offset, (x, g) in zip(weights, offsets, block, strict=True):
-            clipped = torch.where(finite, g, 0.0) * factor
-            weight.addmm_(clipped.T, torch.where(finite, x, 0.0))
+            clipped = torch.where(finite, g.double(), 0.0) * factor
+            # a zero times an infinity is no zero, so x has to go as well; the copy is this function's own
+            weight.addmm_(clipped.T, x.to(torch.float64, copy=True).masked_fill_(~finite, 0.0))
             offset.add_(clipped.sum(dim=0))
     parts = ((w.flatten(), b) if has else (w.flatten(),) for w, b, has in zip(weights, offsets, biased, strict=True))
     return torch.cat(list(itertools.chain.from_iterable(parts)))
 
 
 def _blocks(layers: Sequence[tuple[Tensor, Tensor]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Examples in float64, as many at a time as memory should hold."""
-    examples = len(layers[0][0])
+    """A few examples at a time."""
     size = max(1, _BLOCK // sum(x.shape[1] + g.shape[1] for x, g in layers))
-    for start in range(0, examples, size):
-        yield [(x[start : start + size].double(), g[start : start + size].double()) for x, g in layers]
+    for start in range(0, len(layers[0][0]), size):
+        yield [(x[start : start + size], g[start : start + size]) for x, g in layers]
 
 
 def _factors(block: Sequence[tuple[Tensor, Tensor]], biased: Sequence[bool], radius: float) -> tuple[Tensor, Tensor]:
@@ -64,7 +64,15 @@ def _factors(block: Sequence[tuple[Tensor, Tensor]], biased: Sequence[bool], rad
 
 
 def _norm(rows: Tensor) -> Tensor:
-    """Norms (B, 1), taken of row / max, so that nothing overflows; a NaN or an infinity stays one."""
+    """Norms (B, 1) in float64; a NaN or an infinity stays one.
+
+    The square of a number of 32 bits or fewer is an ordinary float64. Longer rows are divided by their largest number
+    first, so that nothing overflows.
+    """
+    norm: Tensor
+    if rows.dtype != torch.float64:
+        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+        return norm
     largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    norm: Tensor = torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    norm = torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
     return norm * largest

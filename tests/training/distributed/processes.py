@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
-PATIENCE = 60.0  # seconds after which processes that still run are ended and the test fails
+PATIENCE = 120.0  # seconds after which processes that still run are ended and the test fails
 LOST = -signal.SIGKILL
 
 
@@ -44,6 +44,7 @@ class Processes:
             dist.init_process_group(
                 "gloo", f"file://{self._folder}/store", timedelta(seconds=self._timeout), self.size, rank
             )
+            dist.barrier()  # one that is done at once must not leave while others still connect
             self._keep(rank, (True, self._work(rank)))
             code = 0
         except BaseException as error:  # noqa: BLE001 - the parent judges it
@@ -60,9 +61,9 @@ class Processes:
         """End a child without a word, as a machine that loses power would."""
         os.kill(self.ids[rank], signal.SIGKILL)
 
-    def wait(self) -> list[int]:
+    def wait(self, patience: float = PATIENCE) -> list[int]:
         """The exit status of every child; one that hangs is ended and fails the test."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         while len(self._codes) < self.size:
             for rank, child in enumerate(self.ids):
                 if rank not in self._codes:
@@ -89,9 +90,9 @@ class Processes:
         return path.read_text() if path.exists() else ""
 
 
-def together(size: int, work: Callable[[int], Any], folder: Path) -> list[Any]:
+def together(size: int, work: Callable[[int], Any], folder: Path, patience: float = PATIENCE) -> list[Any]:
     """What `work(rank)` returns on each of `size` joined processes, all of which must succeed."""
     children = Processes(size, work, folder)
-    codes = children.wait()
+    codes = children.wait(patience)
     assert codes == [0] * size, "\n".join(children.trace(rank) for rank in range(size))
     return [children.outcome(rank) for rank in range(size)]
