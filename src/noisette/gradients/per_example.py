@@ -21,6 +21,7 @@ __all__ = ["Gradients", "SlowPath"]
 
 _ATTEMPTS = 3
 _FUSED_CHUNK = 256  # examples whose activations are held at a time, where no gradient is
+_LINEAR_CHUNK = 4096  # the same where all layers are Linear, whose activations are small
 
 
 class SlowPath(UserWarning):
@@ -114,12 +115,14 @@ class Gradients:
         if kernel is None or not isinstance(way, Batch) or not way.takes(kernel):
             return None
         total = torch.zeros(self.dim, dtype=torch.float64)
-        for start in range(0, len(inputs), _FUSED_CHUNK):
-            x, y = inputs[start : start + _FUSED_CHUNK], targets[start : start + _FUSED_CHUNK]
-            if isinstance(encoder, L2) and way.linear:
-                total += way.clipped(encoder.radius, x, y)
-            else:
+        radius = encoder.radius if isinstance(encoder, L2) and way.linear else None
+        chunk = _FUSED_CHUNK if radius is None else _LINEAR_CHUNK
+        for start in range(0, len(inputs), chunk):
+            x, y = inputs[start : start + chunk], targets[start : start + chunk]
+            if radius is None:
                 way.add(kernel, x, y, total)
+            else:
+                total += way.clipped(radius, x, y)
         return way.in_order(total)
 
     def check_isolation(self, inputs: Tensor, targets: Tensor) -> None:
