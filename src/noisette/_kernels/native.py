@@ -135,7 +135,7 @@ def compact(block: ProfileSet) -> tuple[Array, np.ndarray]:
 
     >>> from noisette import HalfNormal
     >>> compact(HalfNormal(levels=4).build(100)[0])[1].tolist()
-    [0, 50, 94, 99]
+    [0, 50, 93, 99]
     """
     starts = np.cumsum(block.counts) - block.counts
     if len(starts) <= _MOST_LEVELS:

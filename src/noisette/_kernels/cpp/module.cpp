@@ -333,6 +333,7 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
 
 NB_MODULE(_native, m) {
   using namespace noisette;
+  nb::set_leak_warnings(false);  // plans are kept in a cache until the interpreter ends
   m.doc() = "Encode and add per-example gradients. See kernel.cpp.";
   nb::class_<OwnedPlan>(m, "Plan")
       .def(nb::init<const std::string&, double>(), "kind"_a, "radius"_a)
