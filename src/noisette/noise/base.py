@@ -19,6 +19,8 @@ from noisette.spec import Spec, positive, real
 
 __all__ = ["Array", "Noise"]
 
+_BLOCK = 1 << 14  # draws at a time
+
 Array = npt.NDArray[np.float64]
 
 _PANELS = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 13), np.geomspace(1.0, 1e8, 49)[1:]])
@@ -138,7 +140,10 @@ class Noise(Spec):
         >>> Gaussian(scale=2.0).sample((3, 4), Generator()).shape
         torch.Size([3, 4])
         """
-        flat = self.known_scale * self._sample(math.prod(shape), generator)
+        flat = np.empty(math.prod(shape))
+        for start in range(0, flat.size, _BLOCK):  # so that what is computed on the way stays in the cache
+            part = flat[start : start + _BLOCK]
+            np.multiply(self._sample(part.size, generator), self.known_scale, out=part)
         return torch.from_numpy(flat).reshape(shape).to(device)
 
     def log_prob(self, x: npt.ArrayLike) -> Array:
