@@ -129,3 +129,16 @@ def test_blocks_share_the_norm() -> None:
 def test_bad_families(make: Callable[[], object]) -> None:
     with refused(InvalidInput):
         make()
+
+
+def test_rounded_profiles_have_the_law_of_sampled_ones() -> None:
+    """300 of each, block by block: means agree to 5 standard errors, spreads to 25%."""
+    (rounded,) = PaperGaussian(n=300, levels=24).build(3000)
+    (full,) = PaperGaussian(n=300, seed=1).build(3000)
+    squares = np.add.reduceat(full.levels**2, np.cumsum(rounded.counts) - rounded.counts, axis=1) / rounded.counts
+    expected = np.sqrt(squares)
+    wide = rounded.counts >= 20  # few ranks are not even within a block, where a rounded profile takes them as such
+    gap = np.abs(rounded.levels.mean(0) - expected.mean(0)) / (expected.std(0) * (2 / 300) ** 0.5)
+    assert gap[wide].max() < 5
+    assert np.allclose(rounded.levels.std(0)[wide], expected.std(0)[wide], rtol=0.25)
+    assert (rounded.norms <= 1 + 1e-9).all()

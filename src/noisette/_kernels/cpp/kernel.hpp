@@ -45,14 +45,14 @@ struct Layer {
   int64_t high, wide;            // conv: of the output
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, padded_h, padded_w;
   bool weight, bias;
-  int64_t weight_at, bias_at;    // where they are in the total; conv weights there as (kh, kw, in, out)
-  int64_t weight_block, bias_block;
 };
 
 // Coordinates of one block that lie together: a vector, or the outer product of an output's derivative and an input.
 struct Piece {
   bool outer;
-  int64_t rows, cols, at, block;
+  int64_t rows, cols;
+  int64_t at;  // where it starts in the total; conv weights lie there as (kh, kw, in, out)
+  int64_t block;
 };
 
 struct View {

@@ -105,7 +105,7 @@ class Layers {
  public:
   void linear(Floats x, Floats g, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
     require(x.ndim() == 2 && g.ndim() == 2, "a linear layer has inputs (B, in) and derivatives (B, out)");
-    Layer layer = begin(Rule::linear, x, g, weight, bias, weight_at, bias_at);
+    Layer layer = begin(Rule::linear, x, g, weight, bias);
     layer.in = static_cast<int64_t>(x.shape(1));
     layer.out = static_cast<int64_t>(g.shape(1));
     widest_ = std::max(widest_, layer.in);
@@ -123,7 +123,7 @@ class Layers {
     for (int64_t n : kernel) require(n > 0, "a kernel has a size");
     for (int64_t n : stride) require(n > 0, "a stride is positive");
     for (int64_t n : margins) require(n >= 0, "margins are not negative");
-    Layer layer = begin(Rule::conv, x, g, weight, bias, weight_at, bias_at);
+    Layer layer = begin(Rule::conv, x, g, weight, bias);
     layer.height = static_cast<int64_t>(x.shape(1));
     layer.width = static_cast<int64_t>(x.shape(2));
     layer.in = static_cast<int64_t>(x.shape(3));
@@ -161,7 +161,7 @@ class Layers {
     require(covered == static_cast<int64_t>(x.shape(1)), "rows do not fit the blocks");
     int64_t at = 0;
     for (int64_t dim : dims) {
-      Layer layer = begin(Rule::dense, x, x, true, false, at, 0);
+      Layer layer = begin(Rule::dense, x, x, true, false);
       layer.x += at;
       layer.in = dim;
       piece(false, 1, dim, at);
@@ -196,7 +196,7 @@ class Layers {
   int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0, widest_ = 0;
 
  private:
-  Layer begin(Rule rule, const Floats& x, const Floats& g, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
+  Layer begin(Rule rule, const Floats& x, const Floats& g, bool weight, bool bias) {
     check_strides(x, "the inputs of an example must lie together, channels last");
     check_strides(g, "the derivatives of an example must lie together, channels last");
     const int64_t n = static_cast<int64_t>(x.shape(0));
@@ -212,8 +212,6 @@ class Layers {
     layer.g_stride = g.stride(0);
     layer.weight = weight;
     layer.bias = bias;
-    layer.weight_at = weight_at;
-    layer.bias_at = bias_at;
     return layer;
   }
   bool overlapping() const {
