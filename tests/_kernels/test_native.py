@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -141,6 +142,16 @@ def test_deterministic_for_a_number_of_threads(encoder: Encoder) -> None:
     size = float(found[0].abs().max())
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=0, atol=1e-12 * size)
+
+
+def test_kept_memory_carries_nothing_from_one_call_to_the_next() -> None:
+    """Calls of all encoders in a random order, and from several threads at once, find what they found alone."""
+    cases = [(encoder, ordinary_rows(9, encoder.known_dim, seed=7).float()) for encoder in ALL]
+    first = [kernel_sum(*case) for case in cases]
+    order = np.random.default_rng(0).integers(len(cases), size=200).tolist()
+    with ThreadPoolExecutor(4) as pool:
+        again = [*pool.map(lambda i: kernel_sum(*cases[i]), order), *(kernel_sum(*cases[i]) for i in order)]
+    assert all(torch.equal(found, first[i]) for i, found in zip(order * 2, again, strict=True))
 
 
 @pytest.mark.parametrize("encoder", ALL, ids=repr)

@@ -15,10 +15,10 @@ from tests.gradients.models import CASES, all_rows, reference
 LOSS = nn.CrossEntropyLoss()
 
 
-def fast_rows(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def fast_rows(model: nn.Module, x: Tensor, y: Tensor, loss: nn.Module = LOSS) -> Tensor:
     layout = Layout(model)
     rows = torch.empty(len(x), layout.dim, dtype=torch.float64)
-    Batch.candidates(model, LOSS, layout)[0].rows(x, y, rows)
+    Batch.candidates(model, loss, layout)[0].rows(x, y, rows)
     return rows
 
 
@@ -109,3 +109,32 @@ def test_hooks_of_the_user_run_after_ours_and_count() -> None:
     rows = fast_rows(model, x, y)
     torch.testing.assert_close(rows, reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
     assert len(model[0]._forward_hooks) == 1
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(label_smoothing=0.3),
+        nn.CrossEntropyLoss(reduction="sum"),
+        nn.CrossEntropyLoss(reduction="none"),
+        nn.CrossEntropyLoss(weight=torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64)),
+        nn.CrossEntropyLoss(weight=torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64), reduction="sum"),
+        nn.CrossEntropyLoss(ignore_index=1, reduction="sum"),
+        nn.NLLLoss(),
+    ],
+    ids=repr,
+)
+def test_losses_of_all_kinds_are_those_of_single_examples(loss: nn.Module) -> None:
+    model, x, y = CASES["mlp"].build()
+    torch.testing.assert_close(fast_rows(model, x, y, loss), reference(model, loss, x, y), rtol=1e-10, atol=1e-12)
+
+
+def test_one_colour_is_laid_out_channels_last_too() -> None:
+    """One channel lies alike in both layouts; a convolution that is not told by strides computes in the slow one."""
+    seen: list[tuple[int, ...]] = []
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+    model[0].register_forward_hook(lambda module, args, output: seen.append(module.weight.stride()))
+    Batch.candidates(model, LOSS, layout := Layout(model))[0].rows(
+        torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 0]), torch.empty(3, layout.dim)
+    )
+    assert seen == [(9, 1, 3, 1)]

@@ -106,19 +106,30 @@ class Batch:
             outputs = functional_call(self._model, {**named, **buffers_of(self._model)}, (self._laid_out(x),))
             if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
                 raise Unfit("the output has no row for each example")
-            # one example at a time sees the loss, which therefore cannot mix them
-            total = vmap(self._one_loss, randomness="different")(outputs, y).sum()
+            total = self._summed_loss(outputs, y)
         self._check_graph(total, calls, leaves)
         found = torch.autograd.grad(total, [call.edge for call in calls.values()], allow_unused=True)
         return {
             layer: (call.input, end) for (layer, call), end in zip(calls.items(), found, strict=True) if end is not None
         }
 
+    def _summed_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The sum of the losses of all examples: one at a time sees the loss, which therefore cannot mix them.
+
+        Plain cross-entropy is known not to, and is asked for the sum at once: vmap takes as long as a small layer.
+        """
+        loss = self._loss
+        if type(loss) is nn.CrossEntropyLoss and loss.weight is None and (outputs.ndim, y.ndim) == (2, 1):
+            options = {"ignore_index": loss.ignore_index, "label_smoothing": loss.label_smoothing}
+            return nn.functional.cross_entropy(outputs, y, reduction="sum", **options)
+        return vmap(self._one_loss, randomness="different")(outputs, y).sum()
+
     def _one_loss(self, output: Tensor, target: Tensor) -> Tensor:
         return self._loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
 
     def _laid_out(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=self._memory) if x.ndim == 4 else x
+        # not `contiguous`: one channel lies alike in both layouts, and only strides tell a convolution which is meant
+        return x.to(memory_format=self._memory) if x.ndim == 4 else x
 
     @contextmanager
     def _watched(self, calls: dict[nn.Module, _Call], count: int) -> Iterator[None]:

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -251,7 +252,8 @@ std::vector<std::string> variants() {
 
 constexpr int64_t kGradientBytes = int64_t{1} << 25;  // what a group's gradients may take
 
-// One thread's memory, all of it.
+// One thread's memory, all of it. It is kept from call to call: to clear it and to have its pages mapped anew takes as
+// long as choosing the profiles.
 struct Memory {
   std::vector<float> gradients, padded, ends, product, nonzero, table, sums;
   std::vector<uint32_t> histogram;
@@ -260,7 +262,7 @@ struct Memory {
   std::vector<View> views;
   Workspace work{};
 
-  Memory(const Layers& layers, const OwnedPlan& plan, int64_t examples) {
+  void fit(const Layers& layers, const OwnedPlan& plan, int64_t examples) {
     const int64_t bytes = std::max<int64_t>(1, layers.dense_ * static_cast<int64_t>(sizeof(float)));
     work.group = std::clamp<int64_t>(kGradientBytes / bytes, 1, std::min(kGroup, examples));
     work.dense = layers.dense_;
@@ -278,11 +280,35 @@ struct Memory {
     work.sums = make(sums, kGroup * plan.most_knots());
   }
 
+  // Grows only, so that what is left as zeros stays there.
   template <class T>
   static T* make(std::vector<T>& vector, int64_t n) {
-    vector.resize(static_cast<size_t>(n));
+    if (vector.size() < static_cast<size_t>(n)) vector.resize(static_cast<size_t>(n));
     return vector.data();
   }
+};
+
+// Memories that no call uses now. Calls of several Python threads may overlap, so each takes its own.
+class Shelf {
+ public:
+  std::vector<Memory> take(size_t n) {
+    const std::lock_guard<std::mutex> alone(mutex_);
+    std::vector<Memory> taken(n);
+    for (Memory& memory : taken) {
+      if (kept_.empty()) break;
+      memory = std::move(kept_.back());
+      kept_.pop_back();
+    }
+    return taken;
+  }
+  void give_back(std::vector<Memory>&& memories) {
+    const std::lock_guard<std::mutex> alone(mutex_);
+    for (Memory& memory : memories) kept_.push_back(std::move(memory));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Memory> kept_;
 };
 
 // Adds the encoded sum of all examples to `total`. Each thread takes a run of examples and sums into its own vector;
@@ -304,9 +330,9 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
   std::vector<Block> blocks;
   const Plan plan = owned.view(blocks);
   const int64_t workers = std::min<int64_t>(threads, count);
-  std::vector<Memory> memories;
-  memories.reserve(static_cast<size_t>(workers));
-  for (int64_t w = 0; w < workers; ++w) memories.emplace_back(layers, owned, (count + workers - 1) / workers);
+  static Shelf shelf;
+  std::vector<Memory> memories = shelf.take(static_cast<size_t>(workers));
+  for (Memory& memory : memories) memory.fit(layers, owned, (count + workers - 1) / workers);
   std::vector<std::vector<double>> totals(static_cast<size_t>(workers));
   auto work = [&](int64_t w) {
     double* mine = out;
@@ -324,6 +350,7 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
   for (std::thread& thread : pool) thread.join();
   for (int64_t w = 1; w < workers; ++w)
     for (int64_t i = 0; i < dim; ++i) out[i] += totals[static_cast<size_t>(w)][static_cast<size_t>(i)];
+  shelf.give_back(std::move(memories));
 }
 
 }  // namespace
