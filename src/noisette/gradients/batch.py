@@ -120,8 +120,9 @@ class Batch:
         """
         loss = self._loss
         if type(loss) is nn.CrossEntropyLoss and loss.weight is None and (outputs.ndim, y.ndim) == (2, 1):
-            options = {"ignore_index": loss.ignore_index, "label_smoothing": loss.label_smoothing}
-            return nn.functional.cross_entropy(outputs, y, reduction="sum", **options)
+            return nn.functional.cross_entropy(
+                outputs, y, ignore_index=loss.ignore_index, reduction="sum", label_smoothing=loss.label_smoothing
+            )
         return vmap(self._one_loss, randomness="different")(outputs, y).sum()
 
     def _one_loss(self, output: Tensor, target: Tensor) -> Tensor:
