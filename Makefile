@@ -16,7 +16,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test lint slow sanitize bench clean
+.PHONY: demo test lint slow sanitize bench figures clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -48,6 +48,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/account.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/distributed.py
+
+# every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md
+figures: $(READY)
+	$(BIN)/noisette figures
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,85 @@
+"""Points of an experiment that are kept in a JSON file, so that a rerun computes only what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noisette.errors import InvalidInput
+from noisette.training import checkpoint
+
+RESULTS = Path(__file__).parent / "results"
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row of the table in docs/results.md; `verdict` starts with "holds", "does not hold" or "partly"."""
+
+    claim: str
+    paper: str
+    ours: str
+    verdict: str
+
+    def __post_init__(self) -> None:
+        if not self.verdict.startswith(("holds", "does not hold", "partly")):
+            raise InvalidInput(
+                f"the verdict {self.verdict!r} is none.", hint='start it with "holds", "does not hold" or "partly"'
+            )
+
+
+class Kept:
+    """The points of ``results/NAME.json``: flat JSON objects in the order in which they were added.
+
+    A key is any part of a point that names it: ``kept.has(sigma=1.1, seed=0)``.
+    """
+
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        self.path = (folder or RESULTS) / f"{name}.json"
+
+    @property
+    def points(self) -> list[Point]:
+        """All points, read afresh: another process may have added some."""
+        if not self.path.exists():
+            return []
+        points: list[Point] = json.loads(self.path.read_text())
+        return points
+
+    def all(self, **key: Any) -> list[Point]:
+        """The points that agree with `key`."""
+        return [point for point in self.points if key.items() <= _flat(point).items()]
+
+    def has(self, **key: Any) -> bool:
+        """Whether some point agrees with `key`."""
+        return bool(self.all(**key))
+
+    def find(self, **key: Any) -> Point:
+        """The first point that agrees with `key`."""
+        points = self.all(**key)
+        if not points:
+            raise InvalidInput(f"{self.path.name} has no point {key}.", hint="compute it: noisette figures")
+        return points[0]
+
+    def add(self, point: Point) -> None:
+        """Keep one more point at once; a crash leaves the file as it was."""
+        self.rewrite([*self.points, point])
+
+    def rewrite(self, points: Sequence[Point]) -> None:
+        """Keep these points and no others: for what is derived from other results in seconds."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.write(self.path, text(points).encode())
+
+
+def text(points: Sequence[Point]) -> str:
+    """JSON with one point a line, so that a new point is one new line of a diff."""
+    lines = ",\n".join(json.dumps(point, allow_nan=False) for point in points)
+    return f"[\n{lines}\n]\n" if points else "[]\n"
+
+
+def _flat(point: Point) -> dict[str, Any]:
+    """The entries that can be part of a key."""
+    return {name: value for name, value in point.items() if isinstance(value, str | int | float | None)}

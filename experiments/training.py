@@ -1,0 +1,122 @@
+"""One training run of a recipe -> one point of results/runs.json, which the training figures share.
+
+A run with a constant learning rate that is evaluated at step t is, up to there, a run of t steps: `best` and
+`convergence` read it so. Runs are seeded, so nothing of them may be released. What was tried to choose the learning
+rates is in results/tuning.json: short runs on the first five sixths of the training part, judged on the last sixth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from kept import Kept, Point
+from torch import Tensor, nn
+
+from noisette import data as datasets
+from noisette import guarantee, models, parse
+from noisette.data import Dataset
+from noisette.denoise import KS, Denoiser
+from noisette.denoise.base import State
+from noisette.mechanism import Mechanism
+from noisette.private import Released
+from noisette.recipes import Recipe
+from noisette.training import Trainer, accuracy, make_private
+
+Tell = Callable[[str, int, int], None]
+
+RUNS = Kept("runs")
+SETTINGS = ("data", "encoder", "noise", "denoiser", "lr", "schedule", "batch", "steps")
+_FEW = 120  # steps at which the distance is noted, evenly spaced in their logarithm
+
+
+@dataclass(frozen=True)
+class TracedKS(KS):
+    """The paper's denoiser, with its last distance in its state: a function of the release, so public."""
+
+    def _start(self, dim: int) -> State:  # noqa: ARG002
+        return {"distance": torch.zeros((), dtype=torch.float64)}
+
+    def _update(self, released: Released, state: State) -> tuple[Tensor, State]:  # noqa: ARG002
+        distance = self._measure(released)
+        return distance * released.values, {"distance": torch.tensor(distance, dtype=torch.float64)}
+
+
+def key(recipe: Recipe, seed: int) -> dict[str, Any]:
+    """What names a run among the kept ones."""
+    options = ", ".join(f"{name}={value!r}" for name, value in sorted(recipe.model_options.items()))
+    settings = {name: getattr(recipe, name) for name in SETTINGS}
+    return settings | {"model": f"{recipe.model}({options})", "seed": seed}
+
+
+def ensure(recipe: Recipe, seed: int, tell: Tell) -> None:
+    """Run what is not kept yet, and keep it."""
+    if not RUNS.has(**key(recipe, seed)):
+        RUNS.add(run(recipe, seed, tell))
+
+
+def run(recipe: Recipe, seed: int, tell: Tell, *, held_out: bool = False) -> Point:
+    """Train, and return settings, accuracy in percent after epochs 1 to 12, 15, 18, ... and the last, and epsilons.
+
+    Accuracy is on the test part, or with `held_out` on the last sixth of the training part, which is then not trained
+    on. An evaluation takes as long as 40 steps, hence the gaps. `cpu_seconds` is the time of one core.
+    """
+    began = time.process_time()
+    train, test = _parts(_loaded(recipe.data), held_out=held_out)
+    model = models.build(recipe.model, tuple(train[0].shape[1:]), 10, seed=seed, **recipe.model_options)
+    mechanism = recipe.mechanism(sum(p.numel() for p in model.parameters()), len(train[0]))
+    denoiser = TracedKS() if recipe.denoiser == "KS()" else parse(recipe.denoiser, Denoiser)
+    private = make_private(
+        model, nn.CrossEntropyLoss(), *train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
+    name = f"{recipe.data}: {recipe.encoder.partition('(')[0]} + {recipe.noise}, lr {recipe.lr:g}, seed {seed}"
+    epoch_steps = len(train[0]) // recipe.batch
+    noted = set(np.unique(np.geomspace(1, private.total, _FEW).round().astype(int)).tolist())
+    curve: list[tuple[int, float]] = []
+    distances: list[float] = []
+    for progress in Trainer(model, private, optimizer, decay).run():
+        step = progress.updates
+        if "distance" in private.state:
+            distances.append(float(private.state["distance"]))
+        epoch, into = divmod(step, epoch_steps)
+        if (into == 0 and (epoch <= 12 or epoch % 3 == 0)) or step == private.total:
+            curve.append((step, round(100 * accuracy(model, *test), 2)))
+        tell(name, step, private.total)
+    point = key(recipe, seed) | {
+        "parameters": mechanism.encoder.known_dim,
+        "accuracy": curve[-1][1],
+        "curve": curve,
+        "cpu_seconds": round(time.process_time() - began, 1),
+    }
+    if distances:
+        point["mean_distance"] = float(np.mean(distances).round(6))
+        point["distances"] = [(step, round(distances[step - 1], 6)) for step in sorted(noted)]
+    return point | epsilons(mechanism, recipe.delta)
+
+
+def epsilons(mechanism: Mechanism, delta: float) -> dict[str, float]:
+    """Epsilon of the whole run by the paper's accountant and by the tight one."""
+    return {
+        f"epsilon_{accountant.partition('-')[0]}": round(guarantee(mechanism, delta, accountant).epsilon, 4)
+        for accountant in ("rdp-classic", "pld")
+    }
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> Dataset:
+    return datasets.load(name)
+
+
+def _parts(data: Dataset, *, held_out: bool) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    if not held_out:
+        return (data.train_inputs, data.train_targets), (data.test_inputs, data.test_targets)
+    first = len(data.train_inputs) * 5 // 6
+    inputs, targets = data.train_inputs, data.train_targets
+    return (inputs[:first], targets[:first]), (inputs[first:], targets[first:])
