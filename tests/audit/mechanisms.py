@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from noisette import L2, Blocks, Encoder, Gaussian, HalfNormal, Mechanism, Noise, Ranked, Snap, Tails
+from noisette.audit.step import attacks
 from noisette.spec import registered
 
 FEW = HalfNormal(levels=4)  # few levels are quickly accounted
@@ -28,6 +29,17 @@ def mechanism(law: Noise, number: int = 0) -> Mechanism:
     encoder = ENCODERS[number % len(ENCODERS)]
     scaled = law.replace(scale=law.known_scale * encoder.radius)
     return Mechanism(encoder, scaled, rate=(0.1, 0.02, 1.0, 0.5)[number % 4], steps=1)
+
+
+def kernel(number: int) -> str:
+    """What NOISETTE_KERNEL says for this number: the native kernel and the reference take turns."""
+    return "off" if number // 2 % 2 else ""
+
+
+def caught(mechanism: Mechanism, steps: int, seed: int) -> bool:
+    """Whether the likelihood ratio alone refutes; regimes after the first that does cannot change a verdict."""
+    found = attacks(mechanism, steps=steps, level=1e-4, seed=seed)
+    return any(point.refutes for attack in found for point in attack.points)
 
 
 def ball(rate: float = 0.2) -> Mechanism:

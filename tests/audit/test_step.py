@@ -1,6 +1,6 @@
 """The audit of a step sees what is broken, and nothing else. Seeds are fixed; an audit's level is 1e-4.
 
-Full counts are in test_full_counts.py; here are about a tenth of them, some with fewer steps.
+What it sees and how often is counted in test_a_tenth.py, and in full in test_full_counts.py.
 """
 
 from __future__ import annotations
@@ -12,30 +12,28 @@ import numpy as np
 import pytest
 import torch
 
-from noisette import Cauchy, Encoder, Laplace, Mechanism, Noise, Private, Ranked, Released
+from noisette import Encoder, Laplace, Mechanism, Noise, Private, Ranked, Released
 from noisette.audit import audit
 from noisette.encode import Image
 from noisette.training import PoissonSampler, PrivateRun, private_run
-from tests.audit.mechanisms import FEW, LAWS, NAMES, ball, mechanism, quieter
+from tests.audit.mechanisms import FEW, ball, quieter
 from tests.helpers import refused
 
 SMALL = Mechanism(Ranked(dim=20, profiles=FEW), Laplace(scale=1.0), rate=0.2, steps=1)
 
 
-@pytest.mark.parametrize("number", range(len(LAWS)), ids=NAMES)
-def test_an_honest_mechanism_passes(number: int) -> None:
-    found = audit(mechanism(LAWS[number], number), steps=100, seed=number)
+def test_an_honest_mechanism_passes() -> None:
+    found = audit(SMALL, steps=100, seed=1)
     assert found.verdict == "consistent with the claim", found.reasons
     assert not found.refuted
     assert len(found.points) == 3 * 2 * 8
     assert set(found.claimed) == set(found.residuals) == {"every example", "tiny noise", "as set"}
 
 
-@pytest.mark.parametrize("law", [Laplace(scale=1.0), Cauchy(scale=1.0)], ids=repr)
-def test_noise_times_0_7_is_caught_twice(law: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_times_0_7_is_caught_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the likelihood ratio alone, and by the residuals alone."""
     quieter(monkeypatch, 0.7)
-    found = audit(SMALL.replace(noise=law), steps=2000, seed=1)
+    found = audit(SMALL, steps=1000, seed=1)
     assert found.verdict == "REFUTED"
     assert sum(point.refutes for point in found.points) >= 5
     assert max(found.residuals.values()) < 1e-6

@@ -67,6 +67,9 @@ def _tests(noise: Noise, draws: np.ndarray) -> Iterator[tuple[str, bool]]:
     # bounded transforms, because some laws have no variance: sign, and magnitude between 0 and 1
     sign = np.sign(draws)
     size = np.abs(draws) / (np.abs(draws) + noise.magnitude(0.5))
+    yield "all of one size", size.std() == 0
+    if size.std() == 0:
+        return
     size = (size - size.mean()) / size.std()
     yield "sign against size", _correlated(sign, size)
     for lag in (1, 2, COLUMNS, n // 2):

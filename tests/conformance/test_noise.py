@@ -83,6 +83,7 @@ def test_other_faults_are_caught() -> None:
 
     assert "repeats" in sampling_faults(noise, draws.astype(np.float32).astype(np.float64))
     assert sampling_faults(noise, np.where(np.arange(len(draws)) == 5, np.inf, draws))[0] == "not finite"
+    assert {"ks", "sign", "repeats", "all of one size"} <= set(sampling_faults(noise, np.zeros(400_000)))
     gaussian = Gaussian(noise.std).sample((400_000,), Generator(14)).numpy()
     assert "ks" in sampling_faults(noise, gaussian), "the right variance is not enough"
 

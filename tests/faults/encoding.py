@@ -15,11 +15,11 @@ from noisette.spec import registered
 from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
 from tests.conformance.test_encoders import test_encoder as conforms
 from tests.encode import slow_reference, test_sorted_profile
-from tests.faults.table import by, fault
+from tests.faults.table import Catcher, by, fault
 from tests.gradients import test_isolation
-from tests.training import test_private_run, test_sensitivity, test_trained_is_accounted
+from tests.training import test_private_run, test_sensitivity
 from tests.training.test_sensitivity import Case
-from tests.training.test_trained_is_accounted import FAULTS as STEP_FAULTS
+from tests.training.test_trained_is_accounted import test_trained_is_accounted as trained
 
 Encode = Callable[[Encoder, Tensor], Tensor]
 
@@ -82,19 +82,25 @@ def too_wide(patch: pytest.MonkeyPatch) -> None:
     _encodes(patch, lambda honest, encoder, rows: honest(encoder, rows) * (1 + 2.0**-50))
 
 
-fault(
-    "encoding dropped on one layer",
-    by(
-        test_trained_is_accounted.test_trained_is_accounted,
-        name="L2 and Gaussian",
-        says="the released sum is not that of the encoded gradients",
-    ),
-    by(
-        test_trained_is_accounted.test_trained_is_accounted,
-        name="Ranked and Student-t",
-        says="the released sum is not that of the encoded gradients",
-    ),
-)(STEP_FAULTS["encoding dropped on one layer"][0])
+def _judges(says: str) -> tuple[Catcher, ...]:
+    return tuple(by(trained, name=name, says=says) for name in ("L2 and Gaussian", "Ranked and Student-t"))
+
+
+@fault("no encoding", *_judges("an encoded row lies outside the image"))
+def as_they_came(patch: pytest.MonkeyPatch) -> None:
+    _encodes(patch, lambda honest, encoder, rows: 3 * rows.double())
+
+
+@fault("encoding dropped on one layer", *_judges("the released sum is not that of the encoded gradients"))
+def last_layer_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    encode_sum = Encoder.encode_sum
+
+    def wrong(self: Encoder, rows: Tensor, groups: Tensor | None = None) -> Private:
+        values = encode_sum(self, rows, groups).unsafe_values().clone()
+        values[-123:] = rows[:, -123:].sum(dim=0)
+        return Private(values)
+
+    patch.setattr(Encoder, "encode_sum", wrong)
 
 
 @fault(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from noisette import Gaussian, Generator, Noise, StudentT
+from noisette import Gaussian, Generator, Mechanism, Noise, Private, Released, StudentT
 from noisette.spec import registered
 from noisette.training import private_run
 from tests import test_generator
@@ -17,15 +18,21 @@ from tests.conformance import test_noise
 from tests.denoise import test_ks
 from tests.denoise.test_ks import KS
 from tests.faults.audited import BALL, check_audit
-from tests.faults.table import by, fault
-from tests.training import test_noise_of_a_run, test_private_run, test_trained_is_accounted
-from tests.training.test_trained_is_accounted import FAULTS as STEP_FAULTS
+from tests.faults.table import Catcher, by, fault
+from tests.training import test_noise_of_a_run, test_private_run
+from tests.training.distributed import test_same_run
+from tests.training.distributed.seams import sum_the_noise
+from tests.training.test_trained_is_accounted import test_trained_is_accounted as trained
 
 LAWS = [kind.examples()[0] for kind in registered(Noise).values() if kind.__module__.startswith("noisette.")]
 QUICK = [noise for noise in LAWS if type(noise).__name__ not in {"VarianceGamma", "GeneralizedGaussian", "ScipyNoise"}]
 """Laws whose distribution function takes no second for 4e5 draws; the draws of all go through `Noise.sample`."""
 
-ANOTHER_LAW = "the noise has another law"
+Release = Callable[..., Released]
+
+
+def _judge(name: str) -> Catcher:
+    return by(trained, name=name, says="the noise has another law")
 
 
 def _drawn(patch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -43,31 +50,79 @@ def _weaker_laws(factor: float) -> None:
         _drawn(patch, lambda draws: factor * draws)
 
 
+def _released(patch: pytest.MonkeyPatch, change: Callable[[Release, Mechanism, Private], Released]) -> None:
+    """`change(honest, mechanism, total)` stands in for the release of a step."""
+    release = private_run.release
+
+    def wrong(mechanism: Mechanism, total: Private, **options: Any) -> Released:
+        return change(lambda: release(mechanism, total, **options), mechanism, total)
+
+    patch.setattr(private_run, "release", wrong)
+
+
 def _weaker_steps(factor: float) -> None:
     run = by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05)
-    judge = by(test_trained_is_accounted.test_trained_is_accounted, name="Ranked and Laplace", says=ANOTHER_LAW)
+    judges = _judge("L2 and Gaussian"), _judge("Ranked and Laplace")
     attack = by(check_audit, mechanism=BALL, says="does not follow", heavy=True)
-    fault(f"noise x{factor}: in the trainer", run, *([judge, attack] if factor < 0.98 else []))(
-        test_trained_is_accounted._noise_times(factor)
-    )
+
+    def weaker(honest: Release, mechanism: Mechanism, total: Private) -> Released:
+        out, values = honest(), total.unsafe_values()
+        return Released(values + factor * (out.values - values), out.noise, out.reproducible)
+
+    @fault(f"noise x{factor}: in the trainer", run, *([*judges, attack] if factor < 0.98 else []))
+    def weak(patch: pytest.MonkeyPatch) -> None:
+        _released(patch, weaker)
 
 
 for _factor in (0.7, 0.9, 0.98):
     _weaker_laws(_factor)
     _weaker_steps(_factor)
 
-fault(
+
+@fault(
     "noise skipped on an empty batch",
-    by(test_trained_is_accounted.test_trained_is_accounted, name="L2 and Gaussian", says=ANOTHER_LAW),
+    _judge("L2 and Gaussian"),
+    _judge("Ranked and Student-t"),
     by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=StudentT(9, 0.5), rate=1e-12),
     by(check_audit, mechanism=BALL, says="lie under the claimed curve", heavy=True),
-)(STEP_FAULTS["no noise on empty batches"][0])
+)
+def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
+    def skipping(honest: Release, mechanism: Mechanism, total: Private) -> Released:
+        values = total.unsafe_values()
+        return honest() if values.count_nonzero() else Released(values, mechanism.noise, reproducible=True)
 
-fault(
+    _released(patch, skipping)
+
+
+@fault(
     "the same noise in every step",
-    by(test_trained_is_accounted.test_trained_is_accounted, name="L2 and Gaussian", says=ANOTHER_LAW),
+    _judge("L2 and Gaussian"),
+    _judge("Ranked and Student-t"),
     by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05),
-)(STEP_FAULTS["the same noise every step"][0])
+)
+def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
+    kept: list[torch.Tensor] = []
+
+    def repeating(honest: Release, mechanism: Mechanism, total: Private) -> Released:
+        if not kept:
+            kept.append(honest().values - total.unsafe_values())
+        return Released(total.unsafe_values() + kept[0], mechanism.noise, reproducible=True)
+
+    _released(patch, repeating)
+
+
+@fault(
+    "noise drawn on every rank and summed",
+    by(
+        test_same_run.test_the_noise_is_the_declared_law_once_and_the_same_everywhere,
+        size=2,
+        says="_other_law",
+    ),
+)
+def summed_over_ranks(patch: pytest.MonkeyPatch) -> None:
+    """The processes of the run are forked from this one, and take it with them."""
+    patch.setattr(private_run, "release", private_run.release)  # so that it is put back
+    sum_the_noise()
 
 
 @fault("noise of 32 bits", by(test_noise.test_draws_follow_the_law, noise=Gaussian(1.0), says="repeats"))

@@ -5,31 +5,84 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from noisette import Gaussian, Generator, Mechanism, Private, Released
 from noisette.account import Ledger, ledger
 from noisette.denoise import KS, Denoiser, LowPass, State
-from noisette.training import PrivateRun, private_run
+from noisette.training import PoissonSampler, PrivateRun, private_run
 from tests.account import test_ledger
 from tests.conformance.denoiser_checks import check_bad_input, check_post_processing
 from tests.conformance.test_denoisers import test_denoiser as conforms
-from tests.faults.table import by, fault
+from tests.faults.table import Catcher, by, fault
 from tests.training import test_kill, test_private_run, test_resume, test_trained_is_accounted
-from tests.training.test_trained_is_accounted import FAULTS as STEP_FAULTS
 
 STEPS = test_trained_is_accounted.test_trained_is_accounted
 
-for _name, _fault, _says in (
-    ("noise once per micro-batch", "noise once per chunk", "not one release for each step"),
-    ("noise after denoising", "noise after denoising", "the released sum is not that of the encoded gradients"),
-    ("division by the realised batch size", "realised batch size", "over the expected batch size"),
-):
-    fault(
-        _name,
-        by(STEPS, name="L2 and Gaussian", says=_says),
-        by(STEPS, name="Ranked and Student-t", says=_says),
-    )(STEP_FAULTS[_fault][0])
+
+def _judges(says: str) -> tuple[Catcher, ...]:
+    return tuple(by(STEPS, name=name, says=says) for name in ("L2 and Gaussian", "Ranked and Student-t"))
+
+
+# -- the order of a step -----------------------------------------------------------------------------------------------
+
+
+@fault("noise once per micro-batch", *_judges("not one release for each step"))
+def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
+    def step(self: PrivateRun) -> Released:
+        mechanism = self.run[0]
+        index = torch.from_numpy(PoissonSampler(len(self._inputs), mechanism.rate, self._sampling).draw())
+        self._pay(0)
+        values = torch.zeros(self._gradients.dim, dtype=torch.float64)
+        for rows in self._gradients.chunks(self._inputs[index], self._targets[index]):
+            part = mechanism.encoder.encode_sum(rows)
+            values = values + private_run.release(mechanism, part, generator=self._noise).values
+        return _written(self, Released(values, mechanism.noise, reproducible=True))
+
+    patch.setattr(PrivateRun, "step", step)
+
+
+@fault("noise after denoising", *_judges("the released sum is not that of the encoded gradients"))
+def denoised_first(patch: pytest.MonkeyPatch) -> None:
+    def step(self: PrivateRun) -> Released:
+        mechanism = self.run[0]
+        total = self._private_sum(mechanism)
+        self._pay(0)
+        early = Released(total.unsafe_values(), mechanism.noise, reproducible=True)
+        denoised, self.state = self.denoiser.update(early, self.state)
+        released = private_run.release(mechanism, Private(denoised.values), generator=self._noise)
+        self._gradients.write(released.values / (mechanism.rate * len(self._inputs)))
+        self.updates += 1
+        return released
+
+    patch.setattr(PrivateRun, "step", step)
+
+
+def _written(self: PrivateRun, released: Released) -> Released:
+    denoised, self.state = self.denoiser.update(released, self.state)
+    self._gradients.write(denoised.values / (self.run[0].rate * len(self._inputs)))
+    self.updates += 1
+    return denoised
+
+
+@fault("division by the realised batch size", *_judges("over the expected batch size"))
+def divided_by_its_size(patch: pytest.MonkeyPatch) -> None:
+    step, draw = PrivateRun.step, PoissonSampler.draw
+    sizes: list[int] = []
+
+    def counted(self: PoissonSampler) -> Any:
+        index = draw(self)
+        sizes.append(len(index))
+        return index
+
+    def divided(self: PrivateRun) -> Released:
+        out = step(self)
+        self._gradients.write(out.values / max(1, sizes[-1]))
+        return out
+
+    patch.setattr(PoissonSampler, "draw", counted)
+    patch.setattr(PrivateRun, "step", divided)
 
 
 # -- denoising ---------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ LISTED = (
     "exponent clamp",
     "negative RDP accepted",
     "generator state restored on resume",
+    "noise drawn on every rank and summed",
 )
 """The faults that must be in the table, whatever else is."""
 

@@ -12,17 +12,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from noisette.account import Tradeoff, tradeoff
 from noisette.audit.bounds import Array, ks_p_value, upper_bound
 from noisette.audit.canary import Neighbours, Separation, in_image, neighbours, releases
+from noisette.audit.statistic import Statistic
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.mechanism import Mechanism
-from noisette.noise import Noise
 from noisette.spec import real, whole
 
-__all__ = ["Audit", "Point", "audit"]
+__all__ = ["Attack", "Audit", "Point", "attacks", "audit"]
 
 RATES = (0.002, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """False-positive rates that thresholds aim at."""
@@ -30,8 +31,7 @@ RATES = (0.002, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _CLEAR, _PLAIN = 9.0, 100.0  # separations: a Gaussian's mu of 3, where a test sees most, and of 10, where it never errs
 _TESTS = 3 * (2 * len(RATES) * 2 + 1)  # regimes, directions, rates and bounds, and a KS test for each regime
 _MOST_RESIDUALS = 2**19
-_MOST_AT_ONCE = 2**20
-_SIMULATED = 2**17, 1000, 4000  # values in all, fewest and most draws of the claimed law
+_MOST_AT_ONCE, _MOST_STEPS = 2**17, 500  # values, and steps between two signs of progress
 
 Progress = Callable[[int, int], None]
 
@@ -103,6 +103,17 @@ class Audit:
 
 
 @dataclass(frozen=True, eq=False)
+class Attack:
+    """What the steps of one regime showed; `residuals` is the p-value of the noise, `reasons` contradict the claim."""
+
+    regime: str
+    points: tuple[Point, ...]
+    claimed: Tradeoff
+    residuals: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class _Regime:
     """Settings under which the step is run."""
 
@@ -142,35 +153,50 @@ def audit(
     'consistent with the claim'
     """
     began = time.monotonic()
+    found = list(attacks(mechanism, steps=steps, level=level, seed=seed, progress=progress))
+    return Audit(
+        level=level,
+        points=tuple(point for attack in found for point in attack.points),
+        claimed={attack.regime: attack.claimed for attack in found},
+        residuals={attack.regime: attack.residuals for attack in found},
+        reasons=tuple(f"{attack.regime}: {reason}" for attack in found for reason in attack.reasons),
+        seconds=time.monotonic() - began,
+    )
+
+
+def attacks(
+    mechanism: Mechanism, *, steps: int, level: float, seed: int | None = None, progress: Progress | None = None
+) -> Iterator[Attack]:
+    """The attacks that an audit consists of, regime by regime: one with a reason decides the verdict."""
     steps = whole("steps", steps, least=50)
     if not 0 < real("level", level) < 1:
         raise InvalidInput(f"level is {level!r}, outside (0, 1).", hint="1e-4 allows one false alarm in 10,000 audits")
-    share = level / _TESTS
-    quantiles, simulation = _quantiles(mechanism.noise), Generator(seed, purpose="simulation")
-    points: list[Point] = []
-    claimed: dict[str, Tradeoff] = {}
-    residuals: dict[str, float] = {}
-    reasons: list[str] = []
+    statistic, simulation = Statistic(mechanism.noise), Generator(seed, purpose="simulation")
     for number, regime in enumerate(_regimes(mechanism, seed)):
-        claimed[regime.name] = tradeoff(regime.mechanism)
-        if not in_image(regime.pair.shift, regime.mechanism.encoder.image):
-            reasons.append(f"{regime.name}: the canary's encoding lies outside the encoder's image")
         sides = []
         for which, examples in enumerate((regime.pair.without, regime.pair.with_canary)):
             own = None if seed is None else 8 * seed + 2 * number + which
             ticks = _ticks(progress, (2 * number + which) * steps, 6 * steps)
-            sides.append(_run(regime, examples, which == 1, steps, own, ticks))
-        thresholds = _simulate(regime, quantiles, simulation)
-        found = list(_points(regime.name, sides[0].scores, sides[1].scores, thresholds, claimed[regime.name], share))
-        points += found
-        under = sum(point.refutes for point in found)
-        if under:
-            reasons.append(f"{regime.name}: {under} of {len(found)} measured points lie under the claimed curve")
-        law = regime.mechanism.noise.replace(scale=1.0)
-        residuals[regime.name] = ks_p_value(np.concatenate([side.residuals for side in sides]), law.cdf)
-        if residuals[regime.name] < share:
-            reasons.append(f"{regime.name}: release minus sum does not follow {regime.mechanism.noise!r}")
-    return Audit(level, tuple(points), claimed, residuals, tuple(reasons), time.monotonic() - began)
+            sides.append(_run(regime, statistic, examples, which == 1, steps, own, ticks))
+        yield _judged(regime, statistic, sides, simulation, level / _TESTS)
+
+
+def _judged(regime: _Regime, statistic: Statistic, sides: list[_Side], simulation: Generator, share: float) -> Attack:
+    """Compare what was seen with the claim, each test at a level of `share`."""
+    mechanism, shift = regime.mechanism, regime.pair.shift
+    claimed = tradeoff(mechanism)
+    simulated = statistic.simulated(shift, mechanism.noise.known_scale, mechanism.rate, simulation)
+    points = tuple(_points(regime.name, sides[0].scores, sides[1].scores, simulated, claimed, share))
+    residuals = ks_p_value(np.concatenate([side.residuals for side in sides]), mechanism.noise.replace(scale=1.0).cdf)
+    reasons = []
+    if not in_image(shift, mechanism.encoder.image):
+        reasons.append("the canary's encoding lies outside the encoder's image")
+    under = sum(point.refutes for point in points)
+    if under:
+        reasons.append(f"{under} of {len(points)} measured points lie under the claimed curve")
+    if residuals < share:
+        reasons.append(f"release minus sum does not follow {mechanism.noise!r}")
+    return Attack(regime.name, points, claimed, residuals, tuple(reasons))
 
 
 def _regimes(mechanism: Mechanism, seed: int | None) -> Iterator[_Regime]:
@@ -199,60 +225,32 @@ def _ticks(progress: Progress | None, before: int, total: int) -> Callable[[int]
 
 
 def _run(
-    regime: _Regime, examples: Any, canary: bool, steps: int, seed: int | None, tick: Callable[[int], None]
+    regime: _Regime,
+    statistic: Statistic,
+    examples: Tensor,
+    canary: bool,
+    steps: int,
+    seed: int | None,
+    tick: Callable[[int], None],
 ) -> _Side:
     """Take the steps, and keep of each release its score and some of its residuals."""
-    pair, noise = regime.pair, regime.mechanism.noise
+    pair, scale = regime.pair, regime.mechanism.noise.known_scale
     dim = len(pair.shift)
-    block = max(1, min(steps, _MOST_AT_ONCE // dim))
+    block = max(1, min(_MOST_STEPS, _MOST_AT_ONCE // dim))
     kept = max(1, min(dim, _MOST_RESIDUALS // (2 * steps)))
     scores, residuals = [], []
     taken = releases(regime.mechanism, examples, steps, seed)
     for start in range(0, steps, block):
         rows = np.stack([next(taken) for _ in range(min(block, steps - start))]) - pair.base
-        scores.append(_scores(noise, rows, pair.shift))
+        scores.append(statistic.scores(rows, pair.shift, scale))
         if canary and regime.present is not None:
             rows = rows - regime.present(scores[-1])[:, None] * pair.shift
         if not canary or regime.present is not None:
             # another stretch of coordinates in every step, so that all of them are looked at
             columns = (np.arange(start, start + len(rows))[:, None] * kept + np.arange(kept)) % dim
-            residuals.append(np.take_along_axis(rows, columns, axis=1).ravel() / noise.known_scale)
+            residuals.append(np.take_along_axis(rows, columns, axis=1).ravel() / scale)
         tick(start + len(rows))
     return _Side(np.concatenate(scores), np.concatenate(residuals) if residuals else np.empty(0))
-
-
-def _scores(noise: Noise, rows: Array, shift: Array) -> Array:
-    """Log-likelihood ratios (n,) of rows (n, d) with and without the shift.
-
-    Sampling makes it ln(1 - q + q e^score), which rises with the score: the same tests, by the same thresholds.
-    """
-    return np.asarray((noise.log_prob(rows - shift) - noise.log_prob(rows)).sum(axis=1))
-
-
-def _quantiles(noise: Noise) -> tuple[Array, Array]:
-    """Log odds of a standard draw being smaller, and its magnitude there: a table for `_simulate`."""
-    odds = np.linspace(-36.0, 36.0, 721)
-    return odds, noise.replace(scale=1.0).magnitude(1 / (1 + np.exp(odds)))
-
-
-def _simulate(regime: _Regime, quantiles: tuple[Array, Array], generator: Generator) -> tuple[Array, Array]:
-    """Scores without and with the canary, were the claim true: thresholds come from here, never from what is tested.
-
-    The draws are quantiles of the accounting half of the law: the half that samples has no part in them.
-    """
-    noise, shift = regime.mechanism.noise, regime.pair.shift
-    total, fewest, most = _SIMULATED
-    count = max(fewest, min(most, total // len(shift)))
-    block = max(1, min(count, _MOST_AT_ONCE // len(shift)))
-    scores: tuple[list[Array], list[Array]] = ([], [])
-    for start in range(0, count, block):
-        rows = min(block, count - start)
-        for chance, kept in zip((0.0, regime.mechanism.rate), scores, strict=True):
-            signs, u = generator.signed(rows * len(shift))
-            draws = (noise.known_scale * signs * np.interp(np.log1p(-u) - np.log(u), *quantiles)).reshape(rows, -1)
-            takes_part = 1.0 * (generator.uniforms(rows) <= chance)
-            kept.append(_scores(noise, draws + takes_part[:, None] * shift, shift))
-    return np.concatenate(scores[0]), np.concatenate(scores[1])
 
 
 def _points(

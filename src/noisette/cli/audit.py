@@ -88,7 +88,9 @@ def _show(found: Audit, plot: Path | None) -> None:
         ]
         for point in found.points
     ]
-    show.print(table(["regime, test", "false pos.", "false neg.", "at most", "at most", "claimed at least"], rows))
+    show.print(
+        table(["regime, test", "false pos.", "false neg.", "pos. at most", "neg. at most", "claimed neg."], rows)
+    )
     _show_verdict(found.verdict, found.refuted)
     for reason in found.reasons:
         show.print(f"  {reason}", markup=False)

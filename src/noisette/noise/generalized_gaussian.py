@@ -9,7 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
+from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
+from noisette.noise.strips import strips
 from noisette.spec import positive
 
 
@@ -46,6 +48,9 @@ class GeneralizedGaussian(Noise):
 
     def _magnitude(self, u: Array) -> Array:
         return np.asarray(special.gammainccinv(1 / self.shape, u) ** (1 / self.shape))
+
+    def _sample(self, n: int, generator: Generator) -> Array:
+        return strips(self).draw(n, generator)
 
     def _score(self, x: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):

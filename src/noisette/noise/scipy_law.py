@@ -11,7 +11,9 @@ import numpy as np
 from scipy import stats
 
 from noisette.errors import InvalidInput
+from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
+from noisette.noise.strips import strips
 from noisette.spec import real
 
 # Symmetric and log-concave, by their closed forms, and accurate in floats however far out: epsilon is a bound.
@@ -109,6 +111,9 @@ class ScipyNoise(Noise):
 
     def _magnitude(self, u: Array) -> Array:
         return np.asarray(self._law.isf(u / 2))
+
+    def _sample(self, n: int, generator: Generator) -> Array:
+        return strips(self).draw(n, generator)
 
     def _peak(self, tau: float) -> float:
         return math.inf if self.certified else super()._peak(tau)

@@ -12,6 +12,7 @@ from scipy import special
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
+from noisette.noise.strips import strips
 from noisette.spec import positive
 
 _LAGUERRE = special.roots_laguerre(32)
@@ -88,7 +89,7 @@ class VarianceGamma(Noise):
         return np.asarray(np.where(x < _NEAR, 0.5 - 0.5 * body, outer))
 
     def _magnitude(self, u: Array) -> Array:
-        """By bisection on `_sf`: only profiles and tests need it; sampling is exact without."""
+        """By bisection on `_sf`: slow, but sampling hardly needs it."""
         below, above = np.zeros_like(u), np.full_like(u, 690.0)
         for _ in range(64):
             middle = (below + above) / 2
@@ -97,9 +98,7 @@ class VarianceGamma(Noise):
         return below
 
     def _sample(self, n: int, generator: Generator) -> Array:
-        signs, u = generator.signed(n)
-        variance = 2 * special.gammainccinv(self.shape, generator.uniforms(n))
-        return np.asarray(-signs * special.ndtri(u / 2) * np.sqrt(variance))
+        return strips(self).draw(n, generator)
 
     def _score(self, x: Array) -> Array:
         nu = self._order
