@@ -1,8 +1,9 @@
-"""What tuning and measuring share: the data of a recipe, and one run of it."""
+"""What tuning, measuring and comparing share: the data of a recipe, and one run of it."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,12 +12,16 @@ from torch import Tensor, nn
 from noisette import data as datasets
 from noisette import models
 from noisette.data import Dataset
+from noisette.denoise import Denoiser
 from noisette.mechanism import Mechanism
 from noisette.recipes import Recipe
 from noisette.recipes.inputs import Inputs
+from noisette.spec import parse
 from noisette.training import Trainer, accuracy, make_private
 
 RESULTS = Path(__file__).parents[1] / "results" / "beyond"
+
+Examples = tuple[Tensor, Tensor]
 
 
 def seen_by(recipe: Recipe) -> tuple[Dataset, Inputs]:
@@ -27,13 +32,24 @@ def seen_by(recipe: Recipe) -> tuple[Dataset, Inputs]:
 
 
 def one_run(
-    recipe: Recipe, mechanism: Mechanism, train: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], seed: int
+    recipe: Recipe,
+    mechanism: Mechanism,
+    train: Examples,
+    held: Examples,
+    seed: int,
+    stepped: Callable[[int], None] = lambda _: None,
 ) -> tuple[float, float]:
-    """Accuracy on the examples `held` at the last step of a run on `train`, and the epsilon spent."""
-    model = models.build(recipe.model, tuple(train[0].shape[1:]), 10, seed=recipe.model_seed)
-    private = make_private(model, nn.CrossEntropyLoss(), *train, mechanism, chunk=recipe.chunk, seed=seed)
+    """Accuracy on the examples `held` at the last step of a run on `train`, and the epsilon spent.
+
+    `stepped` is told the number of every step that is done.
+    """
+    shape, classes = tuple(train[0].shape[1:]), int(held[1].max()) + 1
+    model = models.build(recipe.model, shape, classes, seed=recipe.model_seed, **recipe.model_options)
+    denoiser = parse(recipe.denoiser, Denoiser)
+    loss = nn.CrossEntropyLoss()
+    private = make_private(model, loss, *train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
-    for _ in Trainer(model, private, optimizer, decay).run():
-        pass
+    for progress in Trainer(model, private, optimizer, decay).run():
+        stepped(progress.updates)
     return accuracy(model, *held), private.guarantee(recipe.delta).epsilon

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ import torch
 from torch import nn
 
 from noisette.features import Fixed, Scattering, cached, learnt
-from noisette.features.kept import HEADER, check, keep
+from noisette.features.kept import HEADER, check, keep, made
 from tests.helpers import refused
 
 SPEC = Scattering(pictures="strokes", axes=5, count=12, scales=1, angles=2, group=1)
@@ -117,3 +121,49 @@ def test_the_map_is_learnt_once(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     third = learnt(SPEC, (1, 12, 12), tmp_path)
     assert torch.equal(first.axes, third.axes)
+
+
+def test_what_killed_processes_had_begun_is_cleared(tmp_path: Path) -> None:
+    (tmp_path / ".kept.dead").write_bytes(b"half")
+
+    def contents() -> Iterator[bytes]:
+        begun = list(tmp_path.glob(".kept.*"))
+        assert len(begun) == 1, "only what is being written now"
+        keep(tmp_path / "other", [b"b"])  # must leave the file of a living process alone
+        assert begun == list(tmp_path.glob(".kept.*"))
+        yield b"a"
+
+    keep(tmp_path / "f", contents())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "other"]
+    assert check(tmp_path / "f")
+
+
+def _make(folder: Path) -> None:
+    """Append a line for every time that the file is really made, slowly."""
+
+    def contents() -> Iterator[bytes]:
+        with (folder / "made").open("a") as log:
+            log.write("made\n")
+        time.sleep(0.5)
+        yield b"abc"
+
+    made(folder / "cache" / "f", contents)
+    assert check(folder / "cache" / "f")
+
+
+def test_of_several_that_want_it_one_computes_and_the_others_wait(tmp_path: Path) -> None:
+    """Threads here stand for processes: each opens the lock by itself, which is what it tells apart."""
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(_make, tmp_path) for _ in range(4)]:
+            done.result(timeout=60)
+    assert (tmp_path / "made").read_text() == "made\n"
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["f"]
+
+
+def test_a_process_that_dies_while_it_computes_is_followed_by_another(tmp_path: Path) -> None:
+    dies = "import os, sys; from pathlib import Path; from noisette.features.kept import made\n"
+    dies += "def contents():\n    yield b'ab'\n    os._exit(7)\nmade(Path(sys.argv[1], 'f'), contents)"
+    assert subprocess.run([sys.executable, "-c", dies, str(tmp_path)], check=False).returncode == 7
+    assert len(list(tmp_path.iterdir())) == 2, "it leaves its lock and half a file"
+    assert made(tmp_path / "f", lambda: [b"abc"])
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]

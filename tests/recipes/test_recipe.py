@@ -44,6 +44,18 @@ def test_mnist_paper_is_the_paper_s() -> None:
     assert recipe.denoiser.startswith("KS(")
 
 
+def test_cifar10_paper_is_the_paper_s() -> None:
+    """100 epochs of batches of 256, and a network that two cores can train."""
+    recipe = Recipe.load("cifar10-paper")
+    assert _dim(recipe) == 138_330 < 200_000
+    mechanism = recipe.mechanism(138_330, 50_000)
+    assert mechanism.rate == 256 / 50000
+    assert mechanism.steps == 100 * 50_000 // 256
+    assert repr(mechanism.noise) == "StudentT(df=9.0, scale=1.0)"
+    assert repr(mechanism.encoder).startswith("Ranked(dim=138330, profiles=PaperGaussian(n=1000")
+    assert recipe.denoiser.startswith("KS(")
+
+
 def test_digits_keeps_its_budget() -> None:
     mechanism = DIGITS.mechanism(_dim(DIGITS), 1437)
     assert 2.99 <= guarantee(mechanism, 1e-5, examples=1437).epsilon <= 3.0

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from noisette.data import folder, table
+from noisette.data.bounds import Bounds, scaled
 from noisette.errors import InvalidInput
 from noisette.spec import whole
 
@@ -90,13 +91,15 @@ class Dataset:
         return cls(name, inputs, targets, test_inputs, test_targets, classes)
 
     @classmethod
-    def from_csv(cls, path: str | Path, target: str, test_fraction: float = 0.0) -> Self:
+    def from_csv(cls, path: str | Path, target: str, test_fraction: float = 0.0, bounds: Bounds | None = None) -> Self:
         r"""A data set from a comma-separated table with a header: column `target` is the label, the others are numbers.
 
         Labels are integers or texts; the distinct ones, sorted, become 0..classes-1, so the list of labels is public.
-        Numbers are taken as they are: scale them by ranges known beforehand, since the table's own mean and spread
-        are private. About `test_fraction` of the rows become public test rows. Which ones depends on each row's own
-        text alone, so that one row more or less moves no other row between the two parts.
+        `bounds` gives the range of every other column, known beforehand, which is brought to [-1, 1]; the table's own
+        mean and spread are private. Without bounds numbers are taken as they are.
+
+        About `test_fraction` of the rows become public test rows. Which ones depends on each row's own text alone, so
+        that one row more or less moves no other row between the two parts.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as here:
@@ -106,11 +109,11 @@ class Dataset:
         Dataset(name='iris', train=2, test=0, shape=(2,), classes=2)
         """
         rows = table.read(Path(path), target, test_fraction)
-        held = rows.held_out
+        held, inputs = rows.held_out, rows.features if bounds is None else scaled(rows.features, rows.columns, bounds)
         return cls.from_arrays(
             Path(path).stem,
-            (rows.features[~held], rows.labels[~held]),
-            (rows.features[held], rows.labels[held]),
+            (inputs[~held], rows.labels[~held]),
+            (inputs[held], rows.labels[held]),
             classes=len(rows.names),
         )
 

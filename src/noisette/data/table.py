@@ -23,11 +23,15 @@ __all__ = ["Table", "read"]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of a table: `features` float64 (N, F), `labels` int64 (N,), `held_out` bool (N,), and the labels' names."""
+    """Rows of a table: `features` float64 (N, F), `labels` int64 (N,), `held_out` bool (N,).
+
+    `columns` names the F features, `names` the labels.
+    """
 
     features: npt.NDArray[np.float64]
     labels: npt.NDArray[np.int64]
     held_out: npt.NDArray[np.bool_]
+    columns: tuple[str, ...]
     names: tuple[str, ...]
 
 
@@ -57,6 +61,7 @@ def read(path: Path, target: str, test_fraction: float) -> Table:
 def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
     header = [name.strip() for name in next(lines, [])]
     column = _target_column(header, file, target)
+    columns = header[:column] + header[column + 1 :]
     features, labels, held_out = array("d"), list[str](), array("b")
     for row in lines:
         if not row:
@@ -68,15 +73,16 @@ def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
             )
         held_out.append(_held_out(row, fraction))
         labels.append(row.pop(column).strip())
-        features.extend(_numbers(row, header[:column] + header[column + 1 :], file, lines.line_num))
+        features.extend(_numbers(row, columns, file, lines.line_num))
     if not labels:
         raise InvalidInput(f"{file} has a header and no row.", hint="give at least one training example")
     names = _names(labels, file, target)
     index = {name: number for number, name in enumerate(names)}
     return Table(
-        np.array(features, dtype=np.float64).reshape(len(labels), len(header) - 1),
+        np.array(features, dtype=np.float64).reshape(len(labels), len(columns)),
         np.array([index[label] for label in labels], dtype=np.int64),
         np.array(held_out, dtype=np.bool_),
+        tuple(columns),
         names,
     )
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noisette.errors import InvalidInput
 from noisette.features.base import Features, Fixed, Progress
-from noisette.features.kept import HEADER, check, keep
+from noisette.features.kept import HEADER, check, made
 
 __all__ = ["cached", "learnt"]
 
@@ -34,11 +34,13 @@ def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progr
     """
     about = json.dumps([VERSION, repr(spec.replace(whitening=0.0)), list(shape)])
     path = folder / f"{hashlib.sha256(about.encode()).hexdigest()}.learnt"
-    if not check(path):
-        fixed, buffer = spec.learn(shape, progress), io.BytesIO()
-        torch.save(fixed.state_dict(), buffer)
-        keep(path, [buffer.getvalue()])
-        return fixed
+
+    def contents() -> Iterator[bytes]:
+        buffer = io.BytesIO()
+        torch.save(spec.learn(shape, progress).state_dict(), buffer)
+        yield buffer.getvalue()
+
+    made(path, contents)
     state = torch.load(io.BytesIO(path.read_bytes()[HEADER:]), weights_only=True)
     return spec.again(shape, state)
 
@@ -59,8 +61,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     """
     path = folder / f"{_digest(fixed, images)}.features"
     shape = (len(images), fixed.axes.shape[1])
-    if not check(path):
-        keep(path, _stream(fixed, images, progress))
+    made(path, lambda: _stream(fixed, images, progress))
     if not check(path):
         raise InvalidInput(f"{path} is not what was written a moment ago.", hint="check the disk that it is on")
     found = torch.empty(shape)

@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from noisette.errors import InvalidInput
 
-__all__ = ["HEADER", "check", "keep"]
+__all__ = ["HEADER", "check", "keep", "made"]
 
 HEADER = 4096
 """Bytes before the contents, so that these start on a page."""
+
+_BEGUN, _LOCK = ".kept.", ".lock"
+
+
+def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
+    """Keep what `contents` makes at `path`, unless that is there; whether it had to be made.
+
+    Of several processes that want the same file at once, say the ranks of one run, one makes it and the others wait.
+
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     [made(Path(here, "f"), lambda: [b"abc"]) for _ in range(2)]
+    [True, False]
+    """
+    if check(path):
+        return False
+    with _alone(path):
+        if check(path):
+            return False
+        keep(path, contents())
+        return True
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Inside, no other process of this machine makes `path`. A process that dies gives its place back by that."""
+    lock = path.with_name(f".{path.name}{_LOCK}")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        # whoever waits for it goes on with a file that has no name any more, and finds what was made
+        lock.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def keep(path: Path, contents: Iterable[bytes]) -> None:
@@ -28,8 +67,10 @@ def keep(path: Path, contents: Iterable[bytes]) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".kept.", dir=path.parent)
+        _clear(path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=_BEGUN, dir=path.parent)
         with os.fdopen(handle, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # says that somebody is at it
             file.write(bytes(HEADER))
             digest = hashlib.sha256()
             for piece in contents:
@@ -41,14 +82,26 @@ def keep(path: Path, contents: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise InvalidInput(
-            f"nothing can be kept in {path.parent} ({(error.strerror or 'unknown error').lower()}).",
-            hint="free some space there, or set NOISETTE_CACHE to another folder",
-        ) from None
+        raise _unwritable(path, error) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what processes had begun to write when they were killed: nobody holds a lock on it."""
+    for left in folder.glob(f"{_BEGUN}*"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+
+
+def _unwritable(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(
+        f"nothing can be kept in {path.parent} ({(error.strerror or 'unknown error').lower()}).",
+        hint="free some space there, or set NOISETTE_CACHE to another folder",
+    )
 
 
 def check(path: Path) -> bool:

@@ -1,0 +1,60 @@
+"""Public bounds of a table's columns: known beforehand, like an age of 0 to 120, and never read off the table."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette.errors import InvalidInput
+from noisette.spec import entries, real
+
+__all__ = ["Bounds", "beside", "scaled"]
+
+Bounds = Mapping[str, tuple[float, float]]
+"""The least and the largest value of every column by name."""
+
+
+def beside(path: Path) -> Bounds | None:
+    """The bounds in ``NAME.bounds.toml`` beside the table ``NAME.csv``, None where there is no such file.
+
+    Every line of it gives one column, like ``age = [0, 120]``.
+
+    >>> beside(Path("nowhere.csv")) is None
+    True
+    """
+    file = path.with_suffix(".bounds.toml")
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise InvalidInput(f"{file} is not TOML.", hint="write one column a line, like age = [0, 120]") from None
+    return {name: _pair(name, value) for name, value in found.items()}
+
+
+def _pair(name: str, value: object) -> tuple[float, float]:
+    pair = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
+    if len(pair) != 2 or not pair[0] < pair[1]:
+        raise InvalidInput(f"the bounds of {name!r} are no range.", hint="write the least and the largest: [0, 120]")
+    return pair[0], pair[1]
+
+
+def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) -> npt.NDArray[np.float64]:
+    """Rows (N, F) of the columns `names`, each brought from its bounds to [-1, 1]; what lies outside is cut off.
+
+    >>> scaled(np.array([[60.0], [150.0]]), ["age"], {"age": (0.0, 120.0)}).tolist()
+    [[0.0], [1.0]]
+    """
+    missing = [name for name in names if name not in bounds]
+    if missing or len(bounds) > len(names):
+        name = missing[0] if missing else next(name for name in bounds if name not in names)
+        raise InvalidInput(
+            f"column {name!r} has no bounds." if missing else f"there are bounds for {name!r}, which is no column.",
+            hint="give bounds for every column but the label, and for no other",
+        )
+    lower, upper = np.array([_pair(name, bounds[name]) for name in names]).T
+    return np.asarray(np.clip((2 * rows - lower - upper) / (upper - lower), -1.0, 1.0))

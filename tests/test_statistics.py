@@ -1,0 +1,119 @@
+"""Private means: the noise is what was planned, the bounds hold, and nothing is released before it is paid for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from noisette import L2, Gaussian, Laplace, Ledger, Mechanism, Ranked, guarantee, statistics
+from noisette.noise import Noise
+from noisette.profiles import HalfNormal
+from noisette.statistics import plan_means, private_means
+from tests.helpers import refused
+
+LOWER, UPPER = torch.tensor([0.0, -1.0, 10.0]), torch.tensor([100.0, 1.0, 30.0])
+
+
+def flat(columns: int, noise: Noise) -> Mechanism:
+    """What plan_means makes, with a scale that is given."""
+    return Mechanism(Ranked(columns, HalfNormal(levels=1), math.sqrt(columns)), noise, rate=1.0, steps=1)
+
+
+def rows(count: int = 200) -> torch.Tensor:
+    return LOWER + (UPPER - LOWER) * torch.from_numpy(np.random.default_rng(0).random((count, 3)))
+
+
+def test_a_plan_keeps_its_budget_and_takes_the_least_error() -> None:
+    plans = {kind: plan_means(2, 1.0, 1e-5, [kind]) for kind in (Laplace(), Gaussian())}
+    for plan in plans.values():
+        assert 0.998 <= guarantee(plan, 1e-5).epsilon <= 1.0
+        assert (plan.rate, plan.steps) == (1.0, 1)
+    best = plan_means(2, 1.0, 1e-5, list(plans))
+    assert best == plans[Laplace()]
+    assert best.noise.std < 0.6 * plans[Gaussian()].noise.std
+    # Laplace noise of scale d on d numbers that each move by at most 1 is (1, 0)-private, and delta gains little
+    assert best.noise.known_scale == pytest.approx(2.0, rel=2e-3)
+
+
+def test_with_many_columns_gaussian_noise_is_taken() -> None:
+    assert isinstance(plan_means(200, 1.0, 1e-5, [Laplace(), Gaussian()]).noise, Gaussian)
+
+
+def test_errors_follow_the_declared_law() -> None:
+    """800 errors of each column against the law; Kolmogorov and Smirnov at level 1e-4, seeds fixed."""
+    table, mechanism = rows(), flat(3, Laplace(scale=3.0))
+    true, unit = table.mean(dim=0), (UPPER - LOWER).double() / 2
+    found = [private_means(table, LOWER, UPPER, mechanism, seed=seed) for seed in range(800)]
+    errors = torch.stack([(one.values - true) / unit for one in found]) * len(table)
+    for column in errors.T:
+        assert stats.kstest(column.numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-4
+    assert torch.allclose(found[0].std, math.sqrt(2) * 3.0 / 200 * unit)
+    assert found[0].reproducible
+
+
+def test_without_a_seed_no_two_are_alike() -> None:
+    first, second = (private_means(rows(), LOWER, UPPER, flat(3, Gaussian(scale=1.0))) for _ in range(2))
+    assert not torch.equal(first.values, second.values)
+    assert not first.reproducible
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, torch.inf, torch.nan])
+def test_one_row_moves_a_sum_by_one_half_width_at_most(value: float) -> None:
+    table, mechanism = rows(), flat(3, Gaussian(scale=1e-9))
+    more = torch.cat([table, torch.full((1, 3), value, dtype=table.dtype)])
+    unit, middle = (UPPER - LOWER).double() / 2, (UPPER + LOWER).double() / 2
+    sums = [
+        (private_means(one, LOWER, UPPER, mechanism, seed=1).values - middle) / unit * len(one) for one in (table, more)
+    ]
+    moved = (sums[1] - sums[0]).abs()
+    expected = 1.0 if math.isfinite(value) else 0.0
+    assert torch.allclose(moved, torch.full((3,), expected, dtype=torch.float64), atol=1e-6)
+
+
+def test_means_stay_within_their_bounds() -> None:
+    found = private_means(rows(5), LOWER, UPPER, flat(3, Gaussian(scale=1e4)), seed=0).values
+    assert bool(((found >= LOWER) & (found <= UPPER)).all())
+    assert bool(((found == LOWER) | (found == UPPER)).any()), "the noise was large enough to be cut off"
+
+
+def test_every_ledger_pays_before_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = flat(3, Laplace(scale=3.0))
+    with Ledger(tmp_path / "one", data="t") as one, Ledger(tmp_path / "two", data="t") as two:
+        private_means(rows(), LOWER, UPPER, mechanism, ledger=one)
+        private_means(rows(), LOWER, UPPER, mechanism, ledger=[one, two])
+        assert (one.spent(mechanism), two.spent(mechanism)) == (2, 1)
+
+        def fails(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(statistics, "release", fails)
+        with pytest.raises(KeyboardInterrupt):
+            private_means(rows(), LOWER, UPPER, mechanism, ledger=two)
+        assert two.spent(mechanism) == 2
+        assert guarantee(two.run(), 1e-5).epsilon > guarantee(mechanism, 1e-5).epsilon
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    good = flat(3, Laplace(scale=3.0))
+    for case in (
+        {"mechanism": good.replace(rate=0.5)},  # nothing is sampled, so nothing may be gained by it
+        {"mechanism": good.replace(steps=2)},
+        {"mechanism": flat(2, Laplace(scale=3.0))},
+        {"mechanism": Mechanism(L2(3), Gaussian(), rate=1.0, steps=1)},  # the scale is open
+        {"lower": UPPER},
+        {"upper": torch.tensor([1.0, torch.inf, 40.0])},
+        {"upper": UPPER[:2]},
+        {"rows": rows()[:0]},
+        {"rows": rows()[0]},
+    ):
+        with refused():
+            private_means(**({"rows": rows(), "lower": LOWER, "upper": UPPER, "mechanism": good} | case))
+    with refused(match="no noise to choose"):
+        plan_means(3, 1.0, 1e-5, [])
+    with refused(match="columns"):
+        plan_means(0, 1.0, 1e-5)
