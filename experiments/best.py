@@ -100,10 +100,10 @@ def section() -> str:
 
 MNIST, delta 1e-5: the best test accuracy in percent over the runs that are kept (noise scales, and for DPSGD two
 learning rates) and over their lengths, chosen on the test set, as in the paper. With a constant rate, each evaluation
-of a run is the end of a shorter run. The budget leaves out that the best is chosen. *One run* is the costliest of the
-settings in the budget, alone. *With the search* pays for the choice after Papernot and Steinke (2022): the number of
-runs is drawn from a Poisson law whose mean is the number of settings, each run takes one of them at random, and the
-best is released. All are by the paper's accountant.
+of a run is the end of a shorter run. The budget leaves out that the best is chosen. *One run* bounds all settings in
+the budget at once, order by order, so it can be a little above it. *With the search* pays for the choice after Papernot
+and Steinke (2022): the number of runs is drawn from a Poisson law whose mean is the number of settings, each run takes
+one of them at random, and the best is released. All are by the paper's accountant.
 
 {table(columns, rows)}
 {picture("best", "The best accuracy for each budget, ours beside the paper's")}
