@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+import torch
 from scipy import special
 
 from noisette.errors import InvalidInput
@@ -54,9 +55,11 @@ class StudentT(Noise):
         return np.asarray(-special.stdtrit(self.df, u / 2))
 
     def _sample(self, n: int, generator: Generator) -> Array:
-        # Bailey's polar form: exact, and forty times as fast as inverting the distribution function
-        radius, angle = generator.uniforms(n), generator.uniforms(n)
-        return np.sqrt(self.df * np.expm1(-2 / self.df * np.log(radius))) * np.cos(2 * np.pi * angle)
+        # Bailey's polar form: exact, and forty times as fast as inverting the distribution function. Torch has vectors
+        # for it on every processor, numpy on few.
+        radius, angle = (torch.from_numpy(generator.uniforms(n)) for _ in range(2))
+        radius.log_().mul_(-2 / self.df).expm1_().mul_(self.df).sqrt_()
+        return radius.mul_(angle.mul_(2 * math.pi).cos_()).numpy()
 
     def _score(self, x: Array) -> Array:
         return (self.df + 1) * x / (self.df + x * x)
