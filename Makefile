@@ -24,7 +24,7 @@ demo: $(READY)
 
 # lint, types, tests, and every example in docstrings and on the pages
 test: lint
-	$(BIN)/pytest -m "not slow" -n 2
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
 	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
 
 lint: $(READY)
