@@ -49,18 +49,6 @@ inline void add(D& low, D& high, V v) {
   high += __builtin_convertvector(b, D);
 }
 
-inline V lookup(const float* table, I key) {
-#if defined(__AVX512F__)
-  return (V)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, (__m512i)key, table, 4);
-#elif defined(__AVX2__)
-  return (V)_mm256_i32gather_ps(table, (__m256i)key, 4);
-#else
-  V v;
-  for (int i = 0; i < W; ++i) v[i] = table[key[i]];
-  return v;
-#endif
-}
-
 inline V with_sign(V magnitude, V of) {
   I m, s;
   std::memcpy(&m, &magnitude, sizeof m);
@@ -77,9 +65,10 @@ struct Values {
   V factor;
   bool scaled;
   V vector(int64_t i) const { const V v = load(at + i); return scaled ? v * factor : v; }
-  V tail(int64_t i, int64_t n) const {
+  V upto(int64_t i, int64_t stop) const {
+    if (i + W <= stop) return vector(i);
     float part[W] = {};
-    std::memcpy(part, at + i, static_cast<size_t>(n) * sizeof(float));
+    std::memcpy(part, at + i, static_cast<size_t>(stop - i) * sizeof(float));
     const V v = load(part);
     return scaled ? v * factor : v;
   }
@@ -231,39 +220,7 @@ bool finite(const Piece& piece, const View& view) {
   return bits(a * b) < kInfinity;
 }
 
-// Point `views` at the gradients of one example; false where a value is not finite.
-bool prepare(const Job& job, int64_t example, float* gradients, View* views) {
-  const View* first = views;
-  for (int64_t l = 0; l < job.layer_count; ++l) {
-    const Layer& layer = job.layers[l];
-    const float* x = layer.x + example * layer.x_stride;
-    if (layer.rule == Rule::dense) {
-      *views++ = {nullptr, x};
-    } else if (layer.rule == Rule::linear) {
-      const float* g = layer.g + example * layer.g_stride;
-      if (layer.weight) *views++ = {g, x};
-      if (layer.bias) *views++ = {nullptr, g};
-    } else {
-      const int64_t entries = layer.kernel_h * layer.kernel_w * layer.in * layer.out;
-      float* weight = layer.weight ? gradients : nullptr;
-      gradients += layer.weight ? entries : 0;
-      float* bias = layer.bias ? gradients : nullptr;
-      gradients += layer.bias ? layer.out : 0;
-      convolution(layer, example, *job.work, weight, bias);
-      if (weight != nullptr) *views++ = {nullptr, weight};
-      if (bias != nullptr) *views++ = {nullptr, bias};
-    }
-  }
-  for (int64_t p = 0; p < job.piece_count; ++p)
-    if (!finite(job.pieces[p], first[p])) return false;
-  return true;
-}
-
 // ---- histograms -----------------------------------------------------------------------------------------------------
-
-struct Range {
-  int32_t low, high;
-};
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 // For every set of lanes, these lanes first.
@@ -303,30 +260,84 @@ inline int compress(I keys, uint32_t* out) {
 
 // Count the buckets of `n` values. Zeros, of which there are many, are left out: whatever is not counted lies below.
 void count(const Values& v, int64_t n, uint32_t* histogram, Range& range) {
-  uint32_t keys[kTile + W];
+  uint32_t keys[kTile + W];  // where the counters of each begin
   I low = I{} + range.low, high = I{} + range.high;
   for (int64_t start = 0; start < n; start += kTile) {
     const int64_t stop = start + kTile < n ? start + kTile : n;
     int filled = 0;
     for (int64_t i = start; i < stop; i += W) {
-      const I key = bits(i + W <= stop ? v.vector(i) : v.tail(i, stop - i)) >> kDropped;
+      const I key = bits(v.upto(i, stop)) >> kDropped;
       high = key > high ? key : high;
       const I raised = key == 0 ? I{} + static_cast<int32_t>(kBuckets) : key;
       low = raised < low ? raised : low;
-      filled += compress(key, keys + filled);
+      filled += compress(key * kTurns, keys + filled);
     }
-    // two tables in turn: an increment need not wait for the one before it
+    // in turn, so that an increment need not wait for the one before it
     int i = 0;
-    for (; i + 2 <= filled; i += 2) {
-      ++histogram[keys[i]];
-      ++histogram[kBuckets + keys[i + 1]];
-    }
-    if (i < filled) ++histogram[keys[i]];
+    for (; i + kTurns <= filled; i += kTurns)
+#pragma GCC unroll 4
+      for (int turn = 0; turn < kTurns; ++turn) ++histogram[keys[i + turn] + static_cast<uint32_t>(turn)];
+    for (; i < filled; ++i) ++histogram[keys[i]];
   }
   for (int lane = 0; lane < W; ++lane) {
     if (low[lane] < range.low) range.low = low[lane];
     if (high[lane] > range.high) range.high = high[lane];
   }
+}
+
+// Count a piece of one example into the histogram of its block; false where a value is not finite.
+bool tally(const Piece& piece, View view, const Workspace& work) {
+  uint32_t* histogram = work.histogram + piece.block * kTurns * kBuckets;
+  Range& range = work.ranges[piece.block];
+  if (!piece.outer) {
+    count(values(piece, view, 0), piece.cols, histogram, range);
+    return range.high < static_cast<int32_t>(kInfinity >> kDropped);
+  }
+  if (!finite(piece, view)) return false;
+  int64_t cols = 0;  // zeros count nowhere, so they are taken out of the input once for all rows
+  for (int64_t i = 0; i < piece.cols; ++i) {
+    work.nonzero[cols] = view.cols[i];
+    cols += view.cols[i] != 0.0f;
+  }
+  view.cols = work.nonzero;
+  for (int64_t row = 0; row < piece.rows; ++row)
+    if (view.rows[row] != 0.0f) count(values(piece, view, row), cols, histogram, range);
+  return true;
+}
+
+// Point `views` at the gradients of one example and count them while they are in the cache; false where a value is not
+// finite.
+bool prepare(const Job& job, int64_t example, float* gradients, View* views) {
+  const Workspace& work = *job.work;
+  const bool counted = job.plan->kind != Kind::l2;
+  const Piece* piece = job.pieces;
+  for (int64_t l = 0; l < job.layer_count; ++l) {
+    const Layer& layer = job.layers[l];
+    const float* x = layer.x + example * layer.x_stride;
+    View made[2];
+    int n = 0;
+    if (layer.rule == Rule::dense) {
+      made[n++] = {nullptr, x};
+    } else if (layer.rule == Rule::linear) {
+      const float* g = layer.g + example * layer.g_stride;
+      if (layer.weight) made[n++] = {g, x};
+      if (layer.bias) made[n++] = {nullptr, g};
+    } else {
+      const int64_t entries = layer.kernel_h * layer.kernel_w * layer.in * layer.out;
+      float* weight = layer.weight ? gradients : nullptr;
+      gradients += layer.weight ? entries : 0;
+      float* bias = layer.bias ? gradients : nullptr;
+      gradients += layer.bias ? layer.out : 0;
+      convolution(layer, example, work, weight, bias);
+      if (weight != nullptr) made[n++] = {nullptr, weight};
+      if (bias != nullptr) made[n++] = {nullptr, bias};
+    }
+    for (int i = 0; i < n; ++i, ++piece, ++views) {
+      *views = made[i];
+      if (!(counted ? tally(*piece, made[i], work) : finite(*piece, made[i]))) return false;
+    }
+  }
+  return true;
 }
 
 inline double edge(int64_t key) {
@@ -336,47 +347,34 @@ inline double edge(int64_t key) {
   return value;
 }
 
-// The buckets in use and how many coordinates lie below each; and the sums of magnitudes that a cosine needs.
-int64_t survey(const Job& job, int64_t block, const View* views, int64_t slot) {
-  const Workspace& work = *job.work;
-  Range range{static_cast<int32_t>(kBuckets), 0};
-  int64_t dim = 0;
-  for (int64_t p = 0; p < job.piece_count; ++p) {
-    const Piece& piece = job.pieces[p];
-    if (piece.block != block) continue;
-    dim += piece.rows * piece.cols;
-    View view = views[p];
-    int64_t cols = piece.cols;
-    if (piece.outer) {  // zeros count nowhere, so they are taken out of the input once for all rows
-      cols = 0;
-      for (int64_t i = 0; i < piece.cols; ++i) {
-        work.nonzero[cols] = view.cols[i];
-        cols += view.cols[i] != 0.0f;
-      }
-      view.cols = work.nonzero;
-    }
-    for (int64_t row = 0; row < piece.rows; ++row)
-      if (!piece.outer || view.rows[row] != 0.0f) count(values(piece, view, row), cols, work.histogram, range);
-  }
-  uint16_t* keys = work.keys + slot * kBuckets;
-  int64_t* below = work.below + slot * kBuckets;
+// From the histogram of a block, which is cleared: the buckets in use and how many coordinates lie below each; and the
+// sums of magnitudes that a cosine needs.
+void survey(const Block& family, const Workspace& work, int64_t block, int64_t slot) {
+  const int64_t dim = family.end[family.knots - 1];
+  uint32_t* histogram = work.histogram + block * kTurns * kBuckets;
+  uint16_t* keys = work.keys + (block * work.group + slot) * kBuckets;
+  int64_t* below = work.below + (block * work.group + slot) * kBuckets;
   int64_t* sizes = below + 1;  // each count stands where the next bucket's rank will be
   int64_t used = 1, counted = 0;
   keys[0] = 0;
-  for (int64_t key = range.low; key <= range.high; ++key) {
-    const int64_t n = int64_t{work.histogram[key]} + work.histogram[kBuckets + key];
-    if (n == 0) continue;
-    work.histogram[key] = work.histogram[kBuckets + key] = 0;
+  for (int64_t key = work.ranges[block].low; key <= work.ranges[block].high; ++key) {
+    int64_t n = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      n += histogram[kTurns * key + turn];
+      histogram[kTurns * key + turn] = 0;
+    }
     keys[used] = static_cast<uint16_t>(key);
-    sizes[used++] = n;
+    sizes[used] = n;
+    used += n != 0;  // rather than a branch that would often be guessed wrong
     counted += n;
   }
+  work.ranges[block] = {};
   below[0] = 0;
   sizes[0] = dim - counted;
   for (int64_t i = 1; i < used; ++i) below[i] += below[i - 1];
-  const Block& family = job.plan->blocks[block];
-  if (family.profiles == 1) return used;
-  float* sums = work.sums + slot;
+  work.used[block * work.group + slot] = used;
+  if (family.profiles == 1) return;
+  float* sums = work.sums + block * work.knots * kGroup + slot;
   const double top = used > 1 ? 1.0 / edge(keys[used - 1]) : 0.0;
   int64_t i = 0, rank = 0;
   for (int64_t k = 0; k < family.knots; ++k) {
@@ -390,7 +388,16 @@ int64_t survey(const Job& job, int64_t block, const View* views, int64_t slot) {
     }
     sums[k * kGroup] = static_cast<float>(sum);
   }
-  return used;
+}
+
+// Clear the histograms of an example that is left out.
+void forget(const Plan& plan, const Workspace& work) {
+  for (int64_t block = 0; block < plan.count; ++block) {
+    Range& range = work.ranges[block];
+    uint32_t* histogram = work.histogram + block * kTurns * kBuckets;
+    for (int64_t i = range.low * kTurns; i < (range.high + 1) * kTurns; ++i) histogram[i] = 0;
+    range = {};
+  }
 }
 
 // The profile of the highest cosine for each example of a group; the table of profiles is read once for all.
@@ -420,32 +427,43 @@ void choose(const Block& family, const float* sums, int64_t group, int64_t* chos
 // ---- clipped sums ---------------------------------------------------------------------------------------------------
 
 template <bool Snap>
-inline V bounded(V v, const float* table) {
-  const I pattern = bits(v);
-  const V bound = lookup(table, pattern >> kDropped);
+inline V bounded(V v, V bound) {
   if (Snap) {
     const I zero = v == 0.0f;
     return zero ? V{} : with_sign(bound, v);
   }
+  const I pattern = bits(v);
   V magnitude;
   std::memcpy(&magnitude, &pattern, sizeof magnitude);
   return with_sign(magnitude < bound ? magnitude : bound, v);
 }
 
-// Add the bounded values of N examples, so that the total is read and written once for all of them.
+// Add the bounded values of N examples, at most a tile, so that the total is read and written once for all of them.
 template <bool Snap, int N>
 void add_bounded(const Values* v, const float* const* table, int64_t start, int64_t stop, double* total) {
+  float bound[N][kTile];
+  for (int n = 0; n < N; ++n) {
+    uint32_t keys[kTile];
+    for (int64_t i = start; i < stop; i += W) {
+      const I key = bits(v[n].upto(i, stop)) >> kDropped;
+      std::memcpy(keys + i - start, &key, sizeof key);
+    }
+    // looked up one by one, which is faster than a gather
+    for (int64_t i = 0; i < stop - start; ++i) bound[n][i] = table[n][keys[i]];
+  }
   int64_t i = start;
   for (; i + W <= stop; i += W) {
     D low = load_double(total + i), high = load_double(total + i + H);
 #pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) add(low, high, bounded<Snap>(v[n].vector(i), table[n]));
+    for (int n = 0; n < N; ++n) add(low, high, bounded<Snap>(v[n].vector(i), load(bound[n] + i - start)));
     store(total + i, low);
     store(total + i + H, high);
   }
   if (i == stop) return;
   for (int n = 0; n < N; ++n) {
-    const V rest = bounded<Snap>(v[n].tail(i, stop - i), table[n]);
+    float part[W] = {};
+    std::memcpy(part, bound[n] + i - start, static_cast<size_t>(stop - i) * sizeof(float));
+    const V rest = bounded<Snap>(v[n].upto(i, stop), load(part));
     for (int64_t k = i; k < stop; ++k) total[k] += rest[k - i];
   }
 }
@@ -464,13 +482,14 @@ void add_bounded(const Values* v, const float* const* table, int64_t count, int6
 void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
   const Workspace& work = *job.work;
   const Block& family = job.plan->blocks[block];
-  int64_t used[kGroup], chosen[kGroup];
-  for (int64_t e = 0; e < group; ++e) used[e] = survey(job, block, views[e], e);
-  choose(family, work.sums, group, chosen);
+  const int64_t* used = work.used + block * work.group;
+  const uint16_t* all_keys = work.keys + block * work.group * kBuckets;
+  int64_t chosen[kGroup];
+  choose(family, work.sums + block * work.knots * kGroup, group, chosen);
   for (int64_t e = 0; e < group; ++e) {
     const float* levels = family.level + chosen[e] * family.levels;
-    const uint16_t* keys = work.keys + e * kBuckets;
-    const int64_t* below = work.below + e * kBuckets;
+    const uint16_t* keys = all_keys + e * kBuckets;
+    const int64_t* below = work.below + (block * work.group + e) * kBuckets;
     float* table = work.table + e * kBuckets;
     int64_t level = 0;
     for (int64_t i = 0; i < used[e]; ++i) {
@@ -500,7 +519,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
     }
   }
   for (int64_t e = 0; e < group; ++e)
-    for (int64_t i = 0; i < used[e]; ++i) work.table[e * kBuckets + work.keys[e * kBuckets + i]] = 0.0f;
+    for (int64_t i = 0; i < used[e]; ++i) work.table[e * kBuckets + all_keys[e * kBuckets + i]] = 0.0f;
 }
 
 double square(const float* v, int64_t n) {
@@ -559,20 +578,25 @@ void clipped(const Job& job, View* const* views, int64_t group) {
 }  // namespace
 
 void encode(const Job& job) {
-  Workspace& work = *job.work;
+  const Plan& plan = *job.plan;
+  const Workspace& work = *job.work;
   int64_t example = job.first;
   while (example < job.last) {
     View* views[kGroup];
     int64_t group = 0;
     while (group < work.group && example < job.last) {
       View* mine = work.views + group * job.piece_count;
-      // an example that is not finite counts as zero: the next one takes its place
-      if (prepare(job, example++, work.gradients + group * work.dense, mine)) views[group++] = mine;
+      if (!prepare(job, example++, work.gradients + group * work.dense, mine)) {
+        forget(plan, work);  // it counts as zero: the next one takes its place
+        continue;
+      }
+      for (int64_t block = 0; block < plan.count; ++block) survey(plan.blocks[block], work, block, group);
+      views[group++] = mine;
     }
     if (group == 0) continue;
-    if (job.plan->kind == Kind::l2) clipped(job, views, group);
+    if (plan.kind == Kind::l2) clipped(job, views, group);
     else
-      for (int64_t block = 0; block < job.plan->count; ++block) ranked(job, block, views, group);
+      for (int64_t block = 0; block < plan.count; ++block) ranked(job, block, views, group);
   }
 }
 

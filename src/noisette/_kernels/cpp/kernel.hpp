@@ -9,6 +9,7 @@ namespace noisette {
 
 constexpr int kDropped = 17;                     // bits of a float32 below its bucket: 6 bits of mantissa are kept
 constexpr int64_t kBuckets = int64_t{1} << 14;   // sign dropped, so 31 - 17 bits
+constexpr int kTurns = 4;                        // counters of a bucket, which take turns
 constexpr int64_t kTile = 512;                   // coordinates that are summed while their total is in the first cache
 constexpr int64_t kGroup = 8;                    // examples that go together, so that tables and totals are read once
 
@@ -59,6 +60,11 @@ struct View {
   const float *rows, *cols;  // outer: (rows), (cols). dense: only cols
 };
 
+// The lowest and the highest bucket that a histogram has counted, other than that of zero.
+struct Range {
+  int32_t low = static_cast<int32_t>(kBuckets), high = 0;
+};
+
 // Memory of one thread, made by the caller; histograms and tables start as zeros and are left as zeros.
 struct Workspace {
   int64_t group;             // examples that go together, at most kGroup
@@ -66,11 +72,14 @@ struct Workspace {
   int64_t dense;
   float *padded, *ends, *product;
   float* nonzero;            // what is not zero of a linear layer's input
-  uint32_t* histogram;       // (2, kBuckets)
+  uint32_t* histogram;       // (blocks, kBuckets, kTurns)
+  Range* ranges;             // (blocks)
   float* table;              // (group, kBuckets): the bound of every bucket
-  uint16_t* keys;            // (group, kBuckets): the buckets in use, ascending
-  int64_t* below;            // (group, kBuckets): how many coordinates lie below each
-  float* sums;               // (most knots, kGroup)
+  uint16_t* keys;            // (blocks, group, kBuckets): the buckets in use, ascending
+  int64_t* below;            // (blocks, group, kBuckets): how many coordinates lie below each
+  int64_t* used;             // (blocks, group): how many buckets are in use
+  int64_t knots;             // the most of any block
+  float* sums;               // (blocks, knots, kGroup)
   View* views;               // (group, pieces)
 };
 

@@ -69,6 +69,7 @@ class OwnedPlan {
   }
 
   bool l2() const { return plan_.kind == Kind::l2; }
+  int64_t blocks() const { return static_cast<int64_t>(store_.size()); }
   std::vector<int64_t> dims() const {
     std::vector<int64_t> found;
     for (const Stored& s : store_) found.push_back(s.dim);
@@ -258,7 +259,8 @@ struct Memory {
   std::vector<float> gradients, padded, ends, product, nonzero, table, sums;
   std::vector<uint32_t> histogram;
   std::vector<uint16_t> keys;
-  std::vector<int64_t> below;
+  std::vector<int64_t> below, used;
+  std::vector<Range> ranges;
   std::vector<View> views;
   Workspace work{};
 
@@ -273,11 +275,15 @@ struct Memory {
     work.views = make(views, work.group * static_cast<int64_t>(layers.pieces().size()));
     if (plan.l2()) return;
     work.nonzero = make(nonzero, layers.widest_ + 1);
-    work.histogram = make(histogram, 2 * kBuckets);
+    const int64_t blocks = plan.blocks(), tables = blocks * work.group;
+    work.histogram = make(histogram, blocks * kTurns * kBuckets);
+    work.ranges = make(ranges, blocks);
     work.table = make(table, work.group * kBuckets);
-    work.keys = make(keys, work.group * kBuckets);
-    work.below = make(below, work.group * kBuckets);
-    work.sums = make(sums, kGroup * plan.most_knots());
+    work.keys = make(keys, tables * kBuckets);
+    work.below = make(below, tables * kBuckets);
+    work.used = make(used, tables);
+    work.knots = plan.most_knots();
+    work.sums = make(sums, blocks * work.knots * kGroup);
   }
 
   // Grows only, so that what is left as zeros stays there.
