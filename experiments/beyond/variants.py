@@ -52,10 +52,10 @@ TASKS = {
     "fashion-mnist": Task("fashion-mnist", "Fashion-MNIST, linear", axes=250, steps=80, batch=2048, lr=200.0),
     "mnist-large": Task("mnist", "MNIST, recipe's size", axes=400, steps=400, batch=8192, lr=80.0, large=True),
     "cifar10": Task("cifar10", "CIFAR-10, linear", axes=400, steps=60, batch=2048, lr=300.0),
+    "mnist-cnn": Task("mnist", "MNIST, CNN", axes=0, steps=150, batch=256, lr=0.5, seeds=2),
     "fashion-large": Task(
         "fashion-mnist", "Fashion-MNIST, recipe's size", axes=1000, steps=250, batch=8192, lr=150.0, large=True
     ),
-    "mnist-cnn": Task("mnist", "MNIST, CNN", axes=0, steps=150, batch=256, lr=0.5, seeds=2),
 }
 
 
