@@ -36,8 +36,9 @@ def test_a_spec_reads_back(spec: Features) -> None:
 
 def test_features_have_length_one_and_the_asked_number(spec: Features) -> None:
     found = spec.learn(SHAPE)(images(5))
-    assert found.shape == (5, spec.axes)
-    assert torch.allclose(found.norm(dim=1), torch.ones(5), atol=1e-5)
+    assert found.shape[:2] == (5, spec.axes)
+    assert found.ndim == (4 if spec.maps else 2)
+    assert torch.allclose(found.norm(dim=1), torch.ones(()), atol=1e-5), "at every place, where there are several"
 
 
 def test_an_example_touches_no_other(spec: Features) -> None:
@@ -116,6 +117,21 @@ def test_whitening_scales_each_axis_by_its_variance() -> None:
     assert torch.allclose(half(torch.tensor([[2.0, 1.0]])), torch.tensor([[0.5, 0.5]]).sqrt())
 
 
+def test_every_place_of_a_map_is_seen_alike() -> None:
+    """Along the principal axes of all places of all made-up pictures, which numpy finds here."""
+    spec = Scattering(axes=3, count=20, scales=1, angles=4, group=5, whitening=0.5, maps=True)
+    fixed = spec.learn(SHAPE)
+    made_up = fixed.raw(draw(spec.pictures, spec.count, SHAPE, spec.seed)).numpy()
+    places = made_up.transpose(0, 2, 3, 1).reshape(-1, made_up.shape[1])
+    mean = places.mean(axis=0)
+    _, values, vectors = np.linalg.svd(places - mean, full_matrices=False)
+    private = fixed.raw(images(2)).numpy()
+    assert private.shape == (2, 15, 8, 8)
+    along = (private[1, :, 4, 6] - mean) @ vectors[:3].T * values[:3] ** -0.5
+    found = fixed(images(2))[1, :, 4, 6].numpy()
+    assert np.allclose(np.abs(found), np.abs(along) / np.linalg.norm(along), atol=1e-3)
+
+
 def test_means_find_directions_whatever_their_sign() -> None:
     rng = np.random.default_rng(3)
     true = np.eye(6)[:3]
@@ -143,6 +159,7 @@ def test_pictures(kind: str, shape: tuple[int, int, int]) -> None:
         "Scattering(axes=0)",
         "Scattering(axes=10, count=10)",
         "Scattering(scales=0)",
+        "Scattering(maps=1)",
         "Patches(filters=7)",
         "Patches(size=1)",
         "Patches(grid=0)",

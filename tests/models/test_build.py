@@ -8,6 +8,7 @@ from noisette.errors import InvalidInput
 from noisette.models import build, cifar_cnn, digits_cnn, linear, mlp, mnist_cnn
 
 SHAPES = {"mnist_cnn": (1, 28, 28), "cifar_cnn": (3, 32, 32), "digits_cnn": (1, 8, 8), "linear": (7,), "mlp": (2, 3)}
+SHAPES["maps_cnn"] = (5, 7, 6)
 
 
 def parameters(model: nn.Module) -> int:
@@ -60,7 +61,7 @@ def test_mnist_cnn_layers_are_those_of_the_paper() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "digits_cnn", "mlp"])
+@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "digits_cnn", "maps_cnn", "mlp"])
 def test_the_activation_is_the_one_asked_for(name: str) -> None:
     kinds = {"relu": nn.ReLU, "tanh": nn.Tanh}
     for activation, kind in kinds.items():
@@ -106,7 +107,11 @@ def test_a_wrong_image_size_is_told_with_models_that_fit() -> None:
     with pytest.raises(InvalidInput) as error:
         build("mnist_cnn", (3, 32, 32), 10)
     assert error.value.sentence == "mnist_cnn wants 1x28x28, the data has 3x32x32."
-    assert error.value.hint == "use cifar_cnn or linear or mlp"
+    assert error.value.hint == "use cifar_cnn or linear or maps_cnn or mlp"
+    with pytest.raises(InvalidInput) as error:
+        build("maps_cnn", (20,), 10)
+    assert error.value.sentence == "maps_cnn wants CxHxW, the data has 20."
+    assert error.value.hint == "use linear or mlp"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +123,7 @@ def test_a_wrong_image_size_is_told_with_models_that_fit() -> None:
         ("mlp", (4,), 3, {"hidden": (0,)}),
         ("cifar_cnn", (3, 32, 32), 3, {"width": 0}),
         ("linear", (4,), 3, {"seed": -1}),
+        ("maps_cnn", (4, 1, 6), 3, {}),
     ],
 )
 def test_numbers_without_meaning_are_refused(name: str, shape: tuple, classes: int, options: dict) -> None:

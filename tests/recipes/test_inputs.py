@@ -39,6 +39,18 @@ def test_the_model_sees_features_and_the_loaded_one_images(tmp_path: Path, recip
     assert "progress" not in (opened.folder / "settings.json").read_text()
 
 
+def test_a_network_sees_maps_of_features(tmp_path: Path, recipe: Recipe) -> None:
+    maps = SPEC.replace("axes=20", "axes=3, maps=True")
+    opened = start(tmp_path, recipe.changed(features=maps, model="maps_cnn", lr=2.0), seed=0)
+    points = [point for point in opened.points() if point is not None]
+    opened.close()
+    assert opened.inputs.train.shape == (1437, 3, 4, 4)
+    digits = datasets.load("digits")
+    right = accuracy(noisette.load(opened.folder), digits.test_inputs, digits.test_targets)
+    assert points[-1].accuracy is not None
+    assert abs(right - points[-1].accuracy) < 0.02
+
+
 def test_a_run_keeps_its_own_map(tmp_path: Path, recipe: Recipe) -> None:
     opened = start(tmp_path, recipe, seed=0)
     opened.save()

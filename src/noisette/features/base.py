@@ -1,9 +1,9 @@
-"""`Features`: a fixed map from images to vectors, made before any private picture is seen."""
+"""`Features`: a fixed map from images to vectors or smaller images, made before any private picture is seen."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,33 +23,50 @@ Progress = Callable[[int, int], None]
 class Fixed(nn.Module):
     """Raw features of an image, seen along the principal axes of made-up pictures, scaled, and brought to length one.
 
-    `raw` maps images (N, C, H, W) to (N, D). `mean` (D,), `axes` (D, K) and `variances` (K,), those of made-up pictures
-    along the axes, are all that is learnt. Every row of the result (N, K) is a function of its own image alone.
+    `raw` maps images (N, C, H, W) to (N, D), or to maps (N, D, h, w), of which all `places` (h, w) are treated alike.
+    `mean` (D,), `axes` (D, K) and `variances` (K,), those of made-up pictures along the axes, are all that is learnt.
+    Every row of the result, (N, K) or (N, K, h, w), is a function of its own image alone.
     """
 
     mean: Tensor
     axes: Tensor
     variances: Tensor
+    places: Tensor
 
-    def __init__(self, raw: nn.Module, mean: Tensor, axes: Tensor, variances: Tensor, whitening: float) -> None:
+    def __init__(
+        self,
+        raw: nn.Module,
+        mean: Tensor,
+        axes: Tensor,
+        variances: Tensor,
+        whitening: float,
+        places: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         self.raw, self._whitening = raw, whitening
         self.register_buffer("mean", mean)
         self.register_buffer("axes", axes)
         self.register_buffer("variances", variances)
+        self.register_buffer("places", torch.tensor(places, dtype=torch.int64))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the features of one image: (K,) or (K, h, w)."""
+        return (self.axes.shape[1], *self.places.tolist())
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (N, K) of images (N, C, H, W)."""
+        """Features (N, K) or (N, K, h, w) of images (N, C, H, W)."""
         return self.scaled(self.seen(images))
 
     def seen(self, images: Tensor) -> Tensor:
-        """What takes long: images (N, C, H, W) along the axes, at length one, (N, K)."""
-        return nn.functional.normalize((self.raw(images) - self.mean) @ self.axes, dim=1)
+        """What takes long: images (N, C, H, W) along the axes, at length one, (N, K) or (N, K, h, w)."""
+        found = (self.raw(images).movedim(1, -1) - self.mean) @ self.axes
+        return nn.functional.normalize(found.movedim(-1, 1), dim=1)
 
     def scaled(self, seen: Tensor) -> Tensor:
         """What is left to do: each axis by its variance to the power of -whitening / 2, and length one again."""
         scales = (self.variances / self.variances[0]) ** (-self._whitening / 2)
-        return nn.functional.normalize(seen * scales, dim=1)
+        return nn.functional.normalize((seen.movedim(1, -1) * scales).movedim(-1, 1), dim=1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,9 @@ class Features(Spec):
 
     An axis along which made-up pictures vary by v is scaled by v**(-whitening / 2): 0 keeps all as they are, 1 makes
     all alike. Neither the axes nor their scales may come from private pictures, so nothing here takes any.
+
+    With `maps` the axes are those of the channels at one place, and the result is an image of `axes` channels, for a
+    convolutional network.
     """
 
     pictures: str = "leaves"
@@ -65,6 +85,7 @@ class Features(Spec):
     whitening: float = 0.5
     count: int = 3000
     seed: int = 0
+    maps: bool = False
 
     def __post_init__(self) -> None:
         if self.pictures not in PICTURES:
@@ -77,6 +98,8 @@ class Features(Spec):
             seed=whole("seed", self.seed, least=0),
             whitening=real("whitening", self.whitening),
         )
+        if not isinstance(self.maps, bool):
+            raise InvalidInput(f"maps is {self.maps!r}.", hint="write True or False")
         if self.axes >= self.count:
             raise InvalidInput(
                 f"{self.count} pictures do not have {self.axes} principal axes.", hint="give more pictures than axes"
@@ -89,7 +112,10 @@ class Features(Spec):
 
     @abstractmethod
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:
-        """The module that maps images (N, *shape) to raw features (N, D), before it has learnt anything."""
+        """The module that maps images (N, *shape) to raw features (N, D), before it has learnt anything.
+
+        With `maps` these are (N, D, h, w).
+        """
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         """Let `raw` learn from made-up `pictures` (count, *shape) what it has to."""
@@ -100,23 +126,27 @@ class Features(Spec):
         >>> from noisette.features import Scattering
         >>> Scattering(pictures="strokes", axes=20, count=30).learn((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
         torch.Size([2, 20])
+        >>> small = Scattering(pictures="strokes", axes=20, count=30, maps=True)
+        >>> small.learn((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
+        torch.Size([2, 20, 4, 4])
         """
         size = _image(shape)
         raw, pictures = self.raw(size).eval(), draw(self.pictures, self.count, size, self.seed)
         with torch.no_grad():
             self.prepare(raw, pictures)
             seen = _mapped(raw, pictures, progress)
-            if seen.shape[1] < self.axes:
+            rows = seen.movedim(1, -1).flatten(0, -2)  # of maps every place is one
+            if rows.shape[1] < self.axes:
                 raise InvalidInput(
-                    f"{seen.shape[1]} raw features do not have {self.axes} axes.", hint="ask for fewer axes"
+                    f"{rows.shape[1]} raw features do not have {self.axes} axes.", hint="ask for fewer axes"
                 )
-            mean = seen.mean(dim=0)
-            return Fixed(raw, mean, *principal(seen - mean, self.axes), self.whitening).eval()
+            mean = rows.mean(dim=0)
+            return Fixed(raw, mean, *principal(rows - mean, self.axes), self.whitening, seen.shape[2:]).eval()
 
     def again(self, shape: tuple[int, ...], state: dict[str, Tensor]) -> Fixed:
         """The map once more, from the tensors of one that `learn` had made."""
         blank = {name: torch.empty_like(state[name]) for name in ("mean", "axes", "variances")}
-        fixed = Fixed(self.raw(_image(shape)), **blank, whitening=self.whitening)
+        fixed = Fixed(self.raw(_image(shape)), **blank, whitening=self.whitening, places=state["places"].tolist())
         fixed.load_state_dict(state)
         return fixed.eval()
 
@@ -130,12 +160,12 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _mapped(module: nn.Module, images: Tensor, progress: Progress | None, batch: int = 50) -> Tensor:
-    """What `module` makes of `images` (N, ...), a batch at a time: (N, D)."""
+    """What `module` makes of `images` (N, ...), a batch at a time: (N, D) or (N, D, h, w)."""
     found = torch.empty(0)
     for start in range(0, len(images), batch):
         part = module(images[start : start + batch])
         # one block of memory from the start: many small ones between large passing ones would keep all of it in use
-        found = found if start else torch.empty(len(images), part.shape[1])
+        found = found if start else torch.empty(len(images), *part.shape[1:])
         found[start : start + len(part)] = part
         if progress is not None:
             progress(min(start + batch, len(images)), len(images))

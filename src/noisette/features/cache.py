@@ -46,11 +46,11 @@ def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progr
 
 
 def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None = None) -> Tensor:
-    """Features (N, K) float32 of `images` (N, C, H, W); what takes long is mapped from a file in `folder`.
+    """Features (N, K) or (N, K, h, w) float32 of `images` (N, C, H, W); what takes long is mapped from a file.
 
-    The file holds what `fixed` has seen, before it is scaled, at 16 bits a number. Its name is a digest of the map's
-    tensors and of the pictures, so that it fits no others. The features of private pictures are as private as these:
-    only their owner can read the file.
+    The file, in `folder`, holds what `fixed` has seen, before it is scaled, at 16 bits a number. Its name is a digest
+    of the map's tensors and of the pictures, so that it fits no others. The features of private pictures are as private
+    as these: only their owner can read the file.
 
     >>> import tempfile
     >>> from noisette.features import Scattering
@@ -60,7 +60,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     torch.Size([2, 20])
     """
     path = folder / f"{_digest(fixed, images)}.features"
-    shape = (len(images), fixed.axes.shape[1])
+    shape = (len(images), *fixed.shape)
     made(path, lambda: _stream(fixed, images, progress))
     if not check(path):
         raise InvalidInput(f"{path} is not what was written a moment ago.", hint="check the disk that it is on")

@@ -48,7 +48,11 @@ class Patches(Features):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        return cls(filters=8, size=3, axes=10, count=20), cls(filters=4, size=4, grid=2, group=4, axes=5, count=20)
+        return (
+            cls(filters=8, size=3, axes=10, count=20),
+            cls(filters=4, size=4, grid=2, group=4, axes=5, count=20),
+            cls(filters=8, size=3, grid=2, axes=3, count=20, maps=True),
+        )
 
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:
         if min(shape[1:]) < self.size + self.grid - 1:
@@ -85,15 +89,16 @@ class _Responses(nn.Module):
 
     def extra_repr(self) -> str:
         spec = self._spec
-        return f"grid={spec.grid}, threshold={spec.threshold}, group={spec.group}"
+        return f"grid={spec.grid}, threshold={spec.threshold}, group={spec.group}, maps={spec.maps}"
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (N, C, H, W) to (N, filters * grid**2)."""
+        """Images (N, C, H, W) to (N, filters * grid**2), or to maps."""
+        spec = self._spec
         # a few at a time, so that their responses stay in the processor's cache
-        found = images.new_empty(len(images), self._spec.filters * self._spec.grid**2)
+        found = images.new_empty(len(images), spec.filters, spec.grid, spec.grid)
         for start in range(0, len(images), 4):
             found[start : start + 4] = self._features(images[start : start + 4])
-        return found
+        return found if spec.maps else found.flatten(1)
 
     def _features(self, images: Tensor) -> Tensor:
         spec = self._spec
@@ -109,7 +114,7 @@ class _Responses(nn.Module):
         mirrored = (halves[..., 0, :] + halves[..., 1, :].flip(3)) / 2
         rows = mirrored.permute(0, 4, 1, 2, 3).flatten(1, 2).clamp(min=0).sqrt()
         groups = rows.shape[1] // spec.group if rows.shape[1] % spec.group == 0 else 1
-        return F.group_norm(rows, groups).flatten(1)
+        return F.group_norm(rows, groups)
 
 
 def _cells(places: tuple[int, ...], grid: int) -> Tensor:

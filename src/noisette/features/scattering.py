@@ -41,28 +41,35 @@ class Scattering(Features):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        return cls(pictures="strokes", axes=10, count=20), cls(axes=10, count=20, scales=1, angles=4, group=5)
+        return (
+            cls(pictures="strokes", axes=10, count=20),
+            cls(axes=10, count=20, scales=1, angles=4, group=5),
+            cls(axes=3, count=20, scales=1, angles=4, group=5, maps=True),
+        )
 
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:  # noqa: ARG002 - its filters come in any size
-        return _Scattered(self.scales, self.angles, self.group)
+        return _Scattered(self)
 
 
 class _Scattered(nn.Module):
-    def __init__(self, scales: int, angles: int, group: int) -> None:
+    def __init__(self, spec: Scattering) -> None:
         super().__init__()
-        self._scales, self._angles, self._group = scales, angles, group
+        self._spec = spec
 
     def extra_repr(self) -> str:
-        return f"scales={self._scales}, angles={self._angles}, group={self._group}"
+        spec = self._spec
+        return f"scales={spec.scales}, angles={spec.angles}, group={spec.group}, maps={spec.maps}"
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (N, C, H, W) to (N, D)."""
-        found = scatter(images, self._scales, self._angles)
-        if found.shape[1] % self._group:
+        """Images (N, C, H, W) to (N, D), or to maps."""
+        spec = self._spec
+        found = scatter(images, spec.scales, spec.angles)
+        if found.shape[1] % spec.group:
             raise InvalidInput(
-                f"{found.shape[1]} channels do not fall into groups of {self._group}.", hint="use groups of 1 or 3"
+                f"{found.shape[1]} channels do not fall into groups of {spec.group}.", hint="use groups of 1 or 3"
             )
-        return nn.functional.group_norm(found, found.shape[1] // self._group).flatten(1)
+        maps = nn.functional.group_norm(found, found.shape[1] // spec.group)
+        return maps if spec.maps else maps.flatten(1)
 
 
 def scatter(images: Tensor, scales: int = 2, angles: int = 8) -> Tensor:

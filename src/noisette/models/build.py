@@ -12,17 +12,18 @@ import torch
 from torch import nn
 
 from noisette.errors import InvalidInput
-from noisette.models.convolutional import cifar_cnn, digits_cnn, mnist_cnn
+from noisette.models.convolutional import cifar_cnn, digits_cnn, maps_cnn, mnist_cnn
 from noisette.models.dense import linear, mlp
 from noisette.spec import whole
 
 __all__ = ["build"]
 
-# Every model with the image size that it is made for; None takes anything that can be flattened.
-_MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...] | None]] = {
+# Every model with the size of what it is made for, where a letter is any number; None is anything.
+_MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[int | str, ...] | None]] = {
     "cifar_cnn": (cifar_cnn, (3, 32, 32)),
     "digits_cnn": (digits_cnn, (1, 8, 8)),
     "linear": (linear, None),
+    "maps_cnn": (maps_cnn, ("C", "H", "W")),
     "mlp": (mlp, None),
     "mnist_cnn": (mnist_cnn, (1, 28, 28)),
 }
@@ -47,21 +48,28 @@ def build(name: str, dataset_shape: tuple[int, ...], classes: int, *, seed: int 
         raise InvalidInput(f"there is no model {name!r}.", hint=f"did you mean {', '.join(near)}?")
     function, wanted = _MODELS[name]
     shape = tuple(dataset_shape)
-    if wanted is not None and shape != wanted:
-        fits = [other for other, (_, size) in _MODELS.items() if size is None or size == shape]
+    if wanted is not None and not _fits(shape, wanted):
+        others = [other for other, (_, size) in _MODELS.items() if size is None or _fits(shape, size)]
         raise InvalidInput(
-            f"{name} wants {_size(wanted)}, the data has {_size(shape)}.", hint=f"use {' or '.join(sorted(fits))}"
+            f"{name} wants {_size(wanted)}, the data has {_size(shape)}.", hint=f"use {' or '.join(sorted(others))}"
         )
-    given = {"classes": classes} if wanted is not None else {"classes": classes, "inputs": math.prod(shape)}
-    allowed = [option for option in inspect.signature(function).parameters if option not in given]
+    known = {"classes": classes, "inputs": math.prod(shape), "shape": shape}
+    takes = inspect.signature(function).parameters
+    given = {name: value for name, value in known.items() if name in takes}
+    allowed = [option for option in takes if option not in given]
     unknown = sorted(set(options) - set(allowed))
     if unknown:
-        takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-        raise InvalidInput(f"{name} has no option {unknown[0]!r}.", hint=takes)
+        hint = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
+        raise InvalidInput(f"{name} has no option {unknown[0]!r}.", hint=hint)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(whole("seed", seed, least=0))
         return function(**given, **options)
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(isinstance(size, str) or n == size for n, size in pairs)
+
+
+def _size(shape: tuple[int | str, ...]) -> str:
     return "x".join(str(n) for n in shape)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from noisette.errors import InvalidInput
 from noisette.models.activations import activation_module
 from noisette.spec import whole
 
-__all__ = ["cifar_cnn", "digits_cnn", "mnist_cnn"]
+__all__ = ["cifar_cnn", "digits_cnn", "maps_cnn", "mnist_cnn"]
 
 
 class Centred(nn.Module):
@@ -89,4 +90,25 @@ def digits_cnn(activation: str = "tanh", classes: int = 10) -> nn.Module:
         nn.MaxPool2d(kernel_size=2),
         nn.Flatten(),
         nn.Linear(128, whole("classes", classes, least=2)),
+    )
+
+
+def maps_cnn(shape: tuple[int, int, int], activation: str = "tanh", width: int = 16, classes: int = 10) -> nn.Module:
+    """Two 3x3 convolutions of `width` and 2 `width` channels for maps of features, (N, *shape).
+
+    >>> sum(p.numel() for p in maps_cnn((30, 7, 7)).parameters())
+    11866
+    """
+    channels, height, wide = shape
+    if min(height, wide) < 2:
+        raise InvalidInput(f"maps of {height}x{wide} places are too small.", hint="use features of larger maps")
+    first, second = whole("width", width, least=1), 2 * width
+    return nn.Sequential(
+        nn.Conv2d(channels, first, kernel_size=3, padding=1),
+        activation_module(activation),
+        nn.MaxPool2d(kernel_size=2),
+        nn.Conv2d(first, second, kernel_size=3, padding=1),
+        activation_module(activation),
+        nn.Flatten(),
+        nn.Linear(second * (height // 2) * (wide // 2), whole("classes", classes, least=2)),
     )

@@ -285,7 +285,7 @@ def load(folder: str | Path) -> nn.Module:
     recipe = Recipe.from_toml(read(place, "recipe.toml"))
     settings = json.loads(read(place, "settings.json"))
     fixed = map_of(recipe, tuple(settings["shape"]), place) if recipe.features else None
-    shape = tuple(settings["shape"]) if fixed is None else (fixed.axes.shape[1],)
+    shape = tuple(settings["shape"]) if fixed is None else fixed.shape
     model = models.build(recipe.model, shape, settings["classes"], seed=recipe.model_seed, **recipe.model_options)
     model.load_state_dict(checkpoint.load(place / "model.pt"))
     return (model if fixed is None else nn.Sequential(fixed, model)).eval()
