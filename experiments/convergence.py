@@ -1,7 +1,8 @@
 """Iterations to reach an accuracy at sigma 1.1 (Gaussian) and scale 1.0 (Student-t), MNIST, T = 14,062.
 
 93%, 95% and 96% take encoded Student-t noise with KS 1,404, 4,212 and 10,530 iterations, DPSGD at the full rate 1,170,
-2,574 and 4,914 (the mean curve of three runs each). The paper has 936 against 5,148 for 93%: its DPSGD starts slowly. Runs as in `trajectory`.
+2,574 and 4,914 (the mean curve of three runs each). The paper has 936 against 5,148 for 93%: its DPSGD starts slowly.
+Runs as in `trajectory`.
 """
 
 from __future__ import annotations
