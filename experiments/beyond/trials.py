@@ -20,7 +20,7 @@ def tuned(kept: Kept, name: str, way: str, stepped: Callable[[int], None]) -> fl
     unfair, it is so to what should beat L2 clipping.
     """
     first = TASKS[name].lr * WAYS[way].times
-    rates = [first / 2, first, first * 2]
+    rates = sorted({first / 2, first, first * 2, *tried_rates(kept, name, way)})  # what is kept gets all seeds as well
     seeds = 3 if TASKS[name].linear and not WAYS[way].profiles else 1
     while rates:
         for lr, seed in itertools.product(rates, range(seeds)):

@@ -7,8 +7,14 @@ from torch import nn
 from noisette.errors import InvalidInput
 from noisette.models import build, cifar_cnn, digits_cnn, linear, mlp, mnist_cnn
 
-SHAPES = {"mnist_cnn": (1, 28, 28), "cifar_cnn": (3, 32, 32), "digits_cnn": (1, 8, 8), "linear": (7,), "mlp": (2, 3)}
-SHAPES["maps_cnn"] = (5, 7, 6)
+SHAPES = {
+    "mnist_cnn": (1, 28, 28),
+    "cifar_cnn": (3, 32, 32),
+    "digits_cnn": (1, 8, 8),
+    "maps_cnn": (5, 7, 6),
+    "linear": (7,),
+    "mlp": (2, 3),
+}
 
 
 def parameters(model: nn.Module) -> int:

@@ -1,0 +1,50 @@
+"""A small convolutional network on maps of features, at the size at which `comparison` trains softmax regression.
+
+MNIST, epsilon 1, 100 steps of 4,096 examples, judged on the last sixth of the training part, as the trials in
+results/comparison.json are. Every finished run is one entry of experiments/results/beyond/maps.json; what is there is
+not run again.
+
+    python experiments/beyond/maps.py
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from common import RESULTS, one_run, seen_by
+
+from noisette import models
+from noisette.recipes import Recipe
+from noisette.training.checkpoint import write
+
+FEATURES = "Scattering(pictures='strokes', axes=30, whitening=0.5, count=1000, maps=True)"
+RATES = (20.0, 60.0, 200.0)
+SEEDS = (0, 1, 2)
+
+
+def main() -> None:
+    """Run what is missing, and print it."""
+    base = Recipe.load("mnist").changed(
+        epsilon=1.0, steps=100, batch=4096, features=FEATURES, model="maps_cnn", model_options={}, chunk=256
+    )
+    data, inputs = seen_by(base)
+    edge = len(inputs.train) * 5 // 6
+    train, held = ((inputs.train[part], data.train_targets[part]) for part in (slice(edge), slice(edge, None)))
+    model = models.build(base.model, inputs.shape, 10)
+    mechanism = base.mechanism(sum(p.numel() for p in model.parameters()), edge)
+    path = RESULTS / "maps.json"
+    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    for lr, seed in itertools.product(RATES, SEEDS):
+        trial = {"features": FEATURES, "lr": lr, "seed": seed}
+        if any(trial.items() <= one.items() for one in done):
+            continue
+        right, spent = one_run(base.changed(lr=lr), mechanism, train, held, seed)
+        done.append(trial | {"validation": right, "spent": spent})
+        write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+        print(done[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
