@@ -322,3 +322,42 @@ def test_a_model_that_is_fitted_passes() -> None:
     gradients = Gradients(model, nn.MSELoss())
     gradients.check_isolation(x, y)
     assert gradients.path == "batch"
+
+
+def test_an_output_that_cancels_out_passes() -> None:
+    """It is a rounding error of its terms, which is not taken for mixing."""
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(500, 1, bias=False), torch.randn(4, 500), torch.zeros(4, 1)
+    direction = model.weight.detach()[0].double() / model.weight.detach().double().norm()
+    x = (x.double() - (x.double() @ direction)[:, None] * direction).float()
+    x[3] += direction.float()
+    with torch.no_grad():
+        alone = torch.cat([model(x[i : i + 1]) for i in range(4)])
+        assert not torch.equal(model(x), alone), "batch and example must round differently for this to test anything"
+    Gradients(model, nn.MSELoss()).check_isolation(x, y)
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_a_model_without_finite_outputs_passes(broken: float) -> None:
+    """Nothing is mixed, and gradients that are not finite count as zero: no example can stop a training this way."""
+    model, (x, y) = nn.Linear(6, 3), data()
+    with torch.no_grad():
+        model.weight[0, 0] = broken
+    Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
+
+
+def test_an_output_that_is_not_finite_hides_no_mixing() -> None:
+    class Hidden(nn.Module):
+        """Over the size of the batch, which copies have too; and NaN where an input is large."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(torch.where(x > 1e9, torch.nan, x)) / len(x)
+
+    x, y = data()
+    x[0, 0] = 1e10
+    with refused(InvalidInput, match="in a batch differs"):
+        Gradients(Hidden(), nn.CrossEntropyLoss()).check_isolation(x, y)

@@ -68,13 +68,14 @@ class Witness:
         self._model, self._loss, self._layout, self._x, self._y = model, loss, layout, x, y
         self._gradients = layout.parameters[0].new_empty(len(x), layout.dim)
         batch = self._outputs(x)
-        random = not torch.equal(batch, self._outputs(x, seed=1))
+        self._size = _largest(batch)  # of all examples: what cancels out in one leaves rounding errors of its terms
+        random = not _near(batch, self._outputs(x, seed=1), size=0.0, power=1.0)
         for i in range(len(x)):
             together = self._row(batch, i)
             among_copies = self._row(self._outputs(x[[i] * len(x)]), i)
-            isolated = _agree(together, among_copies, power=0.75)
+            isolated = self._agree(together, among_copies, power=0.75)
             if isolated and not random:
-                isolated = _agree(together, self._row(self._outputs(x[i : i + 1]), i, at=0), power=0.5)
+                isolated = self._agree(together, self._row(self._outputs(x[i : i + 1]), i, at=0), power=0.5)
             if not isolated:
                 raise InvalidInput(
                     f"an example's gradient in a batch differs from its gradient alone in {type(model).__name__}.",
@@ -90,7 +91,7 @@ class Witness:
             way.rows(self._x.clone(), self._y, rows)
         except RuntimeError:  # the model has run before, so it is the way that does not fit
             return False
-        return _near(rows, self._gradients, max(float(self._gradients.abs().max()), _SMALL), power=0.5)
+        return _near(rows, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
 
     def _outputs(self, x: Tensor, seed: int = 0) -> Tensor:
         torch.manual_seed(seed)
@@ -110,14 +111,18 @@ class Witness:
         own_gradient(self._loss, outputs[at : at + 1], self._y[i : i + 1], self._layout, gradient)
         return outputs[at].detach(), gradient
 
+    def _agree(self, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], power: float) -> bool:
+        (output, gradient), (output2, gradient2) = one, other
+        return (
+            output.shape == output2.shape
+            and _near(output, output2, self._size, power)
+            and _near(gradient, gradient2, max(_largest(gradient), _SMALL), power)
+        )
 
-def _agree(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], power: float) -> bool:
-    (output, gradient), (output2, gradient2) = one, other
-    return (
-        output.shape == output2.shape
-        and _near(output, output2, float(output.abs().max()), power)
-        and _near(gradient, gradient2, max(float(gradient.abs().max()), _SMALL), power)
-    )
+
+def _largest(values: Tensor) -> float:
+    """The largest finite magnitude; 0 where nothing is finite."""
+    return float(values.detach().abs().nan_to_num(nan=0.0, posinf=0.0).max())
 
 
 def _near(one: Tensor, other: Tensor, size: float, power: float) -> bool:
