@@ -14,6 +14,7 @@ from noisette.training import checkpoint
 NAMES = (
     "gradient_distribution",
     "epsilon_axis",
+    "learning_rates",
     "fixed_epochs",
     "best",
     "trajectory",

@@ -1,8 +1,7 @@
 """One training run of a recipe -> one point of results/runs.json, which the training figures share.
 
 A run with a constant learning rate that is evaluated at step t is, up to there, a run of t steps: `best` and
-`convergence` read it so. Runs are seeded, so nothing of them may be released. Short runs at
-several learning rates are in results/tuning.json: on the first five sixths of the training part, judged on the last.
+`convergence` read it so. Runs are seeded, so nothing of them may be released.
 """
 
 from __future__ import annotations
@@ -107,15 +106,6 @@ def epsilons(mechanism: Mechanism, delta: float) -> dict[str, float]:
         f"epsilon_{accountant.partition('-')[0]}": round(guarantee(mechanism, delta, accountant).epsilon, 4)
         for accountant in ("rdp-classic", "pld")
     }
-
-
-def tried() -> str:
-    """The learning rates of the short runs, in words."""
-    rates: dict[bool, set[float]] = {True: set(), False: set()}
-    for point in Kept("tuning").points:
-        rates[point["denoiser"] == "KS()"].add(point["lr"])
-    ks, plain = (", ".join(f"{rate:g}" for rate in sorted(rates[which])) for which in (True, False))
-    return f"DPSGD had {plain} and KS {ks}"
 
 
 @lru_cache(maxsize=1)

@@ -172,14 +172,15 @@ def test_a_full_plan_trains_nothing(copied: Path) -> None:
 
 
 def test_the_plan_has_what_the_figures_need(copied: Path) -> None:
-    """Three seeds of the headline points, three noise levels of the encoded series and of DPSGD."""
+    """Three noise levels of the encoded series and of DPSGD; on MNIST three seeds of the headline points."""
     series = importlib.import_module("series")
     plan = series.PLAN["mnist"]
     assert len(plan) == len(set(plan))
     for name in ("encoded_student_t", "encoded_gaussian", "dpsgd"):
         headline = series.SERIES[name].headline
         assert {seed for found, scale, seed in plan if (found, scale) == (name, headline)} == {0, 1, 2}
-        assert len({scale for found, scale, _ in plan if found == name}) >= 3
+        for planned in series.PLAN.values():
+            assert len({scale for found, scale, _ in planned if found == name}) >= 3
     assert {name for name, *_ in plan} == set(series.SERIES)
 
 
@@ -188,6 +189,46 @@ def test_the_matched_rate_is_the_mean_step(copied: Path) -> None:
     series = importlib.import_module("series")
     denoised = series.SERIES["encoded_student_t"].recipe(1.0)
     assert series.SERIES["student_t_matched"].recipe(1.0).lr == pytest.approx(denoised.lr * 0.006)
+
+
+def _rates(highest: float) -> None:
+    """Keep made-up held-out runs of every rate, that of the figures times `highest` the best."""
+    rates, training = importlib.import_module("learning_rates"), importlib.import_module("training")
+    series = importlib.import_module("series")
+    points = []
+    for data, tried in rates.TRIED.items():
+        for name, numbers in tried.items():
+            one = series.SERIES[name]
+            for lr in numbers:
+                point = training.key(one.recipe(one.headline, data).changed(lr=lr), 0)
+                points.append(point | {"accuracy": 97.0 if lr == highest * numbers[0] else 96.0})
+    rates.KEPT.rewrite(points)
+
+
+def test_learning_rates_are_read_from_what_is_kept(copied: Path) -> None:
+    _rates(highest=1.0)
+    rates = importlib.import_module("learning_rates")
+    rates.draw()
+    assert (copied / "results" / "learning_rates.png").stat().st_size > 10_000
+    assert rates.section().count("| 97.00 | that of the figures, highest |") == 4
+    assert rates.best("mnist", "dpsgd") == 0.25
+    _rates(highest=2.0)
+    assert rates.section().count("| 96.00 | that of the figures |") == 4
+    assert rates.section().count("| 97.00 | highest |") == 4
+    assert rates.best("mnist", "dpsgd") == 0.5
+
+
+def test_learning_rates_train_what_is_missing(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _rates(highest=1.0)
+    rates = importlib.import_module("learning_rates")
+    points = rates.KEPT.points
+    told: list[str] = []
+    rates.fill(lambda what, _done, _total: told.append(what))
+    assert told == []
+    monkeypatch.setattr(rates, "run", lambda recipe, seed, *_, held_out: {"lr": recipe.lr, "distances": [held_out]})
+    rates.KEPT.rewrite(points[1:])
+    rates.fill(_quiet)
+    assert rates.KEPT.points == [*points[1:], {"lr": points[0]["lr"]}]
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -219,7 +260,7 @@ def test_figures_show_what_there_is(copied: Path, figure: str) -> None:
     module = importlib.import_module(figure)
     module.draw()
     assert "96.36" in module.section() or figure == "convergence"
-    assert "DPSGD, full rate" not in module.section()
+    assert "DPSGD, tuned rate" not in module.section()
 
 
 def test_verdicts_follow_the_numbers(copied: Path) -> None:

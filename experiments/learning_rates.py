@@ -1,0 +1,107 @@
+"""Which learning rate is best at full length, on training examples that are held out: one run for each rate.
+
+RESULT
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kept import RESULTS, Claim, Kept, Point
+from markdown import picture, table
+from series import SERIES
+from training import Tell, key, run
+
+from noisette.recipes import Recipe
+from noisette.report.style import panels, save
+
+KEPT = Kept("learning_rates")
+TITLES = {"mnist": "MNIST, 14,062 iterations", "cifar10": "CIFAR-10, 1,950 iterations"}
+TRIED: dict[str, dict[str, tuple[float, ...]]] = {
+    "mnist": {"encoded_student_t": (40.0, 80.0, 20.0), "dpsgd": (0.25, 0.5, 0.125)},
+    "cifar10": {"encoded_student_t": (160.0, 320.0, 80.0), "dpsgd": (0.5, 1.0, 0.25)},
+}
+"""Learning rates by data set and series, that of the figures first. Encoded Gaussian noise takes those of Student-t."""
+
+
+def fill(tell: Tell) -> None:
+    """Train what is missing: on five sixths of the training examples, at the headline scale."""
+    for recipe in plan():
+        if not KEPT.has(**key(recipe, 0)):
+            point = run(recipe, 0, tell, held_out=True)
+            point.pop("distances", None)
+            KEPT.add(point)
+
+
+def plan() -> Iterator[Recipe]:
+    """What is trained, the most telling first."""
+    for turn in range(3):
+        for data, tried in TRIED.items():
+            for name, rates in tried.items():
+                yield SERIES[name].recipe(SERIES[name].headline, data).changed(lr=rates[turn])
+
+
+def found(data: str, name: str) -> list[Point]:
+    """The runs of a series that are kept, by learning rate."""
+    recipe = SERIES[name].recipe(SERIES[name].headline, data)
+    runs = [point for rate in TRIED[data][name] for point in KEPT.all(**key(recipe.changed(lr=rate), 0))]
+    return sorted(runs, key=lambda point: point["lr"])
+
+
+def best(data: str, name: str) -> float:
+    """The learning rate with the highest held-out accuracy at the last step."""
+    return float(max(found(data, name), key=lambda point: point["accuracy"])["lr"])
+
+
+def draw() -> None:
+    """Learning rate over that of the figures, against held-out accuracy at the last step."""
+    figure, axes = panels(2, width=5.0, height=4.4)
+    for (data, tried), axis in zip(TRIED.items(), axes, strict=True):
+        for name, rates in tried.items():
+            one, points = SERIES[name], found(data, name)
+            label = one.label if data == "mnist" else None
+            axis.plot(
+                [point["lr"] / rates[0] for point in points],
+                [point["accuracy"] for point in points],
+                color=one.colour,
+                marker="o",
+                label=label,
+            )
+        axis.set(title=TITLES[data], xlabel="learning rate, over that of the figures", xscale="log")
+        axis.set(ylabel="held-out accuracy at the last step (%)", xlim=(0.4, 2.5))
+        axis.set_xticks([0.5, 1.0, 2.0], ["1/2", "1", "2"])
+        axis.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    save(figure, RESULTS / "learning_rates.png")
+
+
+def claims() -> list[Claim]:
+    """The paper claims nothing of learning rates."""
+    return []
+
+
+def section() -> str:
+    """Every run, and which rate the figures take."""
+    rows = [
+        [TITLES[data], SERIES[name].label, f"{point['lr']:g}", f"{point['accuracy']:.2f}", _remark(data, name, point)]
+        for data, tried in TRIED.items()
+        for name in tried
+        for point in found(data, name)
+    ]
+    return f"""
+## Learning rates
+
+Trained on five sixths of the training examples and judged on the others, in percent at the last step, at the scales
+of the headline (Gaussian 1.1, Student-t 1.0): one run for each rate, with constant rates, at the length of the figures.
+The encoded Gaussian series takes the rate of the encoded Student-t series.
+
+{table(["data", "series", "learning rate", "held-out accuracy", ""], rows)}
+{picture("learning_rates", "Held-out accuracy by learning rate")}
+
+Again: `noisette figures learning_rates`.
+"""
+
+
+def _remark(data: str, name: str, point: Point) -> str:
+    used, highest = point["lr"] == TRIED[data][name][0], point["lr"] == best(data, name)
+    return ", ".join(["that of the figures"] * used + ["highest"] * highest)
