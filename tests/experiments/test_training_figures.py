@@ -212,10 +212,12 @@ def test_learning_rates_are_read_from_what_is_kept(copied: Path) -> None:
     assert (copied / "results" / "learning_rates.png").stat().st_size > 10_000
     assert rates.section().count("| 97.00 | that of the figures, highest |") == 4
     assert rates.best("mnist", "dpsgd") == 0.25
+    assert "the best of them everywhere" in rates.section()
     _rates(highest=2.0)
     assert rates.section().count("| 96.00 | that of the figures |") == 4
     assert rates.section().count("| 97.00 | highest |") == 4
     assert rates.best("mnist", "dpsgd") == 0.5
+    assert "DPSGD, tuned rate on MNIST, where 0.5 is 1.00 points better" in rates.section()
 
 
 def test_learning_rates_train_what_is_missing(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
