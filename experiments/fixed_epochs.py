@@ -122,8 +122,8 @@ def _cifar() -> str:
         return ""
     return f"""
 CIFAR-10 is cut down to what two cores can do: 10 epochs instead of 100, a network of 34,930 parameters, one run each.
-So epsilon is smaller and accuracy lower than the paper's, whose curve starts where ours ends. The recipe
-`cifar10-paper` has the full settings.
+So epsilon is smaller and accuracy lower than the paper's at the same noise. The recipe `cifar10-paper` has the full
+settings.
 
 {_table("cifar10")}"""
 

@@ -1,6 +1,7 @@
 """Which learning rate is best at full length, on training examples that are held out: one run for each rate.
 
-RESULT
+MNIST: encoded Student-t noise with KS has 96.3%, 95.9% and 93.1% at 20, 40 and 80, DPSGD 96.6%, 96.5% and 94.7% at
+0.125, 0.25 and 0.5. CIFAR-10: 43.7%, 46.5% and 35.9% at 80, 160 and 320, 43.3%, 49.0% and 46.4% at 0.25, 0.5 and 1.
 """
 
 from __future__ import annotations

@@ -281,6 +281,16 @@ def test_verdicts_follow_the_numbers(copied: Path) -> None:
     assert gain.verdict.startswith("holds")
 
 
+def test_cifar10_has_a_claim_of_its_own(copied: Path) -> None:
+    training, trajectory = importlib.import_module("training"), importlib.import_module("trajectory")
+    _fill(ENDS)
+    assert len(trajectory.claims()) == 1
+    training.RUNS.add(_made_up("encoded_student_t", 1.0, 0, 50.0, "cifar10"))
+    training.RUNS.add(_made_up("dpsgd", 1.1, 0, 51.5, "cifar10"))
+    _, claim = trajectory.claims()
+    assert claim.verdict == "does not hold: -1.50 points"
+
+
 def test_iterations_to_reach(copied: Path) -> None:
     convergence = importlib.import_module("convergence")
     steps, found = np.array([1.0, 2.0, 3.0]), np.array([50.0, 80.0, 70.0])
