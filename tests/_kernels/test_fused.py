@@ -252,17 +252,20 @@ def test_under_autocast() -> None:
     assert 0 < float((short - plain).norm() / plain.norm()) < 0.05
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bad", [1e20, torch.nan, torch.inf])
 @pytest.mark.parametrize("clipping", [False, True])
-def test_a_product_that_overflows_counts_as_zero(clipping: bool) -> None:
-    """Input and derivative are finite, their product in float32 is not: the example is left out, as in rows."""
+def test_a_product_that_is_not_finite_counts_as_zero(clipping: bool, bad: float, bias: bool) -> None:
+    """1e20 is finite, its square in float32 is not: the example is left out, as in rows, with a bias and without."""
     x, g = torch.ones(3, 5), torch.ones(3, 2)
-    x[1, 4], g[1, 1] = 1e20, 1e20
-    kernel = (L2(dim=12) if clipping else Ranked(dim=12)).kernel()
+    x[1, 4], g[1, 1] = bad, 1e20
+    dim = 12 if bias else 10
+    kernel = (L2(dim=dim) if clipping else Ranked(dim=dim)).kernel()
     assert kernel is not None
     found = []
     for keep in ([0, 1, 2], [0, 2]):
-        layers, total = native.new_layers(), torch.zeros(12, dtype=torch.float64)
-        layers.linear(x[keep], g[keep], True, True, 0, 10)
+        layers, total = native.new_layers(), torch.zeros(dim, dtype=torch.float64)
+        layers.linear(x[keep], g[keep], True, bias, 0, 10)
         kernel.add(layers, total)
         found.append(total)
     assert torch.equal(*found)
