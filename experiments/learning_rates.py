@@ -18,11 +18,10 @@ from noisette.report.style import panels, save
 
 KEPT = Kept("learning_rates")
 TITLES = {"mnist": "MNIST, 14,062 iterations", "cifar10": "CIFAR-10, 1,950 iterations"}
-TRIED: dict[str, dict[str, tuple[float, ...]]] = {
-    "mnist": {"encoded_student_t": (40.0, 80.0, 20.0), "dpsgd": (0.25, 0.5, 0.125)},
-    "cifar10": {"encoded_student_t": (160.0, 320.0, 80.0), "dpsgd": (0.5, 1.0, 0.25)},
-}
-"""Learning rates by data set and series, that of the figures first. Encoded Gaussian noise takes those of Student-t."""
+NAMES = ("encoded_student_t", "dpsgd")
+"""The series that are compared. Encoded Gaussian noise takes the rate of encoded Student-t noise."""
+FACTORS = (1.0, 2.0, 0.5)
+"""What is tried, over the rate of the figures."""
 
 
 def fill(tell: Tell) -> None:
@@ -36,17 +35,20 @@ def fill(tell: Tell) -> None:
 
 def plan() -> Iterator[Recipe]:
     """What is trained, the most telling first."""
-    for turn in range(3):
-        for data, tried in TRIED.items():
-            for name, rates in tried.items():
-                yield SERIES[name].recipe(SERIES[name].headline, data).changed(lr=rates[turn])
+    for factor in FACTORS:
+        for data in TITLES:
+            for name in NAMES:
+                yield _recipe(data, name, factor)
+
+
+def _recipe(data: str, name: str, factor: float = 1.0) -> Recipe:
+    recipe = SERIES[name].recipe(SERIES[name].headline, data)
+    return recipe.changed(lr=recipe.lr * factor)
 
 
 def found(data: str, name: str) -> list[Point]:
     """The runs of a series that are kept, by learning rate."""
-    recipe = SERIES[name].recipe(SERIES[name].headline, data)
-    runs = [point for rate in TRIED[data][name] for point in KEPT.all(**key(recipe.changed(lr=rate), 0))]
-    return sorted(runs, key=lambda point: point["lr"])
+    return [point for factor in sorted(FACTORS) for point in KEPT.all(**key(_recipe(data, name, factor), 0))]
 
 
 def best(data: str, name: str) -> float:
@@ -57,12 +59,12 @@ def best(data: str, name: str) -> float:
 def draw() -> None:
     """Learning rate over that of the figures, against held-out accuracy at the last step."""
     figure, axes = panels(2, width=5.0, height=4.4)
-    for (data, tried), axis in zip(TRIED.items(), axes, strict=True):
-        for name, rates in tried.items():
-            one, points = SERIES[name], found(data, name)
+    for data, axis in zip(TITLES, axes, strict=True):
+        for name in NAMES:
+            one, points, used = SERIES[name], found(data, name), _recipe(data, name).lr
             label = one.label if data == "mnist" else None
             axis.plot(
-                [point["lr"] / rates[0] for point in points],
+                [point["lr"] / used for point in points],
                 [point["accuracy"] for point in points],
                 color=one.colour,
                 marker="o",
@@ -85,8 +87,8 @@ def section() -> str:
     """Every run, and which rate the figures take."""
     rows = [
         [TITLES[data], SERIES[name].label, f"{point['lr']:g}", f"{point['accuracy']:.2f}", _remark(data, name, point)]
-        for data, tried in TRIED.items()
-        for name in tried
+        for data in TITLES
+        for name in NAMES
         for point in found(data, name)
     ]
     return f"""
@@ -106,10 +108,10 @@ Again: `noisette figures learning_rates`.
 def _others() -> str:
     """In words, where the figures take another rate than the best here."""
     missed = []
-    for data, tried in TRIED.items():
-        for name, rates in tried.items():
+    for data in TITLES:
+        for name in NAMES:
             right = {point["lr"]: point["accuracy"] for point in found(data, name)}
-            gap = right[best(data, name)] - right[rates[0]]
+            gap = right[best(data, name)] - right[_recipe(data, name).lr]
             if gap > 0:
                 where = f"{SERIES[name].label} on {TITLES[data].partition(',')[0]}"
                 missed.append(f"{where}, where {best(data, name):g} is {gap:.2f} points better")
@@ -119,5 +121,5 @@ def _others() -> str:
 
 
 def _remark(data: str, name: str, point: Point) -> str:
-    used, highest = point["lr"] == TRIED[data][name][0], point["lr"] == best(data, name)
+    used, highest = point["lr"] == _recipe(data, name).lr, point["lr"] == best(data, name)
     return ", ".join(["that of the figures"] * used + ["highest"] * highest)
