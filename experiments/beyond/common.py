@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +20,21 @@ from noisette.recipes import Recipe
 from noisette.recipes.inputs import Inputs
 from noisette.spec import parse
 from noisette.training import Trainer, accuracy, make_private
+from noisette.training.checkpoint import write
 
 RESULTS = Path(__file__).parents[1] / "results" / "beyond"
 
 Examples = tuple[Tensor, Tensor]
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    """The entries of a file of results; none where there is no file."""
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def keep(path: Path, entries: list[dict[str, Any]]) -> None:
+    """Write them, one a line; a crash leaves the file as it was."""
+    write(path, ("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n").encode())
 
 
 def seen_by(recipe: Recipe) -> tuple[Dataset, Inputs]:

@@ -10,14 +10,11 @@ not run again.
 from __future__ import annotations
 
 import itertools
-import json
-from typing import Any
 
-from common import RESULTS, one_run, seen_by
+from common import RESULTS, keep, kept, one_run, seen_by
 
 from noisette import models
 from noisette.recipes import Recipe
-from noisette.training.checkpoint import write
 
 FEATURES = "Scattering(pictures='strokes', axes=30, whitening=0.5, count=1000, maps=True)"
 RATES = (20.0, 60.0, 200.0)
@@ -35,14 +32,14 @@ def main() -> None:
     model = models.build(base.model, inputs.shape, 10)
     mechanism = base.mechanism(sum(p.numel() for p in model.parameters()), edge)
     path = RESULTS / "maps.json"
-    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    done = kept(path)
     for lr, seed in itertools.product(RATES, SEEDS):
         trial = {"features": FEATURES, "lr": lr, "seed": seed}
         if any(trial.items() <= one.items() for one in done):
             continue
         right, spent = one_run(base.changed(lr=lr), mechanism, train, held, seed)
         done.append(trial | {"validation": right, "spent": spent})
-        write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+        keep(path, done)
         print(done[-1], flush=True)
 
 

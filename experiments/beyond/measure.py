@@ -7,16 +7,13 @@ Every finished run is one entry of experiments/results/beyond/RECIPE.json; what 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from typing import Any
 
 import torch
-from common import RESULTS, one_run, seen_by
+from common import RESULTS, keep, kept, one_run, seen_by
 
 from noisette.recipes import Recipe
-from noisette.training.checkpoint import write
 
 SEEDS = (0, 1, 2)
 
@@ -24,7 +21,7 @@ SEEDS = (0, 1, 2)
 def main(name: str, *budgets: str) -> None:
     """Fill in the missing runs of a recipe, then print its table."""
     path = RESULTS / f"{name}.json"
-    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    done = kept(path)
     data, inputs = seen_by(Recipe.load(name))
     train, test = (inputs.train, data.train_targets), (inputs.test, data.test_targets)
     for budget in map(float, budgets):
@@ -41,7 +38,7 @@ def main(name: str, *budgets: str) -> None:
                 "features": recipe.features, "seconds": round(time.monotonic() - began, 1),
             })  # fmt: skip
             path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+            keep(path, done)
             print(done[-1], flush=True)
     for budget in sorted({one["epsilon"] for one in done}):
         found = torch.tensor([one["accuracy"] for one in done if one["epsilon"] == budget]) * 100

@@ -8,17 +8,15 @@ Every finished entry is kept in experiments/results/beyond/tabular.json; what is
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from typing import Any
 
 import torch
-from common import RESULTS, one_run
+from common import RESULTS, keep, kept, one_run
 
 from noisette import data as datasets
 from noisette.recipes import Recipe
-from noisette.training.checkpoint import write
 
 BUDGETS = (0.2, 0.5, 1.0, 3.0)
 STEPS = (5, 10, 20, 40)
@@ -49,11 +47,11 @@ def measured(epsilon: float, seed: int) -> dict[str, Any]:
 
 def main(what: str) -> None:
     """Fill in what is missing, then print the table."""
-    done: list[dict[str, Any]] = json.loads(PATH.read_text()) if PATH.exists() else []
+    done = kept(PATH)
 
-    def keep(key: dict[str, Any], result: dict[str, Any]) -> None:
+    def add(key: dict[str, Any], result: dict[str, Any]) -> None:
         done.append(key | result)
-        write(PATH, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+        keep(PATH, done)
 
     for epsilon in BUDGETS:
         for key in (
@@ -64,9 +62,9 @@ def main(what: str) -> None:
             if any(key.items() <= one.items() for one in done):
                 continue
             if what == "tune":
-                keep(key, {"accuracy": trial(key["epsilon"], key["steps"], key["lr"])})
+                add(key, {"accuracy": trial(key["epsilon"], key["steps"], key["lr"])})
             else:
-                keep(key, measured(key["epsilon"], key["seed"]))
+                add(key, measured(key["epsilon"], key["seed"]))
         found = sorted((one for one in done if one["epsilon"] == epsilon), key=lambda one: -one["accuracy"])
         for one in [one for one in found if one["kind"] == "trial"][:4]:
             print(one)

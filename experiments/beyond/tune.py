@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from typing import Any
 
-from common import RESULTS, one_run, seen_by
+from common import RESULTS, keep, kept, one_run, seen_by
 from torch import Tensor, nn
 
 from noisette.recipes import Recipe
-from noisette.training.checkpoint import write
 
 
 def tried(recipe: Recipe, inputs: Tensor, targets: Tensor, axes: int, seed: int) -> float:
@@ -42,7 +40,7 @@ def main() -> None:
     base = Recipe.load(asked.recipe)
     data, inputs = seen_by(base)
     path = RESULTS / f"tuning-{asked.recipe}.json"
-    done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    done = kept(path)
     names = ("epsilon", "axes", "steps", "lr", "batch", "radius", "seed")
     for values in itertools.product(*(getattr(asked, name) for name in names)):
         trial: dict[str, Any] = {"features": base.features, **dict(zip(names, values, strict=True))}
@@ -52,7 +50,7 @@ def main() -> None:
         recipe = base.changed(epsilon=epsilon, steps=steps, lr=lr, batch=batch, encoder=f"L2(radius={radius})")
         done.append(trial | {"validation": tried(recipe, inputs.train, data.train_targets, axes, seed)})
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, ("[\n" + ",\n".join(json.dumps(one) for one in done) + "\n]\n").encode())
+        keep(path, done)
         print(done[-1], flush=True)
 
 
