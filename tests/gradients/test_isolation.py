@@ -346,18 +346,24 @@ def test_a_model_without_finite_outputs_passes(broken: float) -> None:
     Gradients(model, nn.CrossEntropyLoss()).check_isolation(x, y)
 
 
-def test_an_output_that_is_not_finite_hides_no_mixing() -> None:
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+@pytest.mark.parametrize(
+    "mix",
+    [lambda h: h / len(h), lambda h: h + h.detach().mean(0)],
+    ids=["over the batch size, as among copies", "in outputs only"],
+)
+def test_an_output_that_is_not_finite_hides_no_mixing(mix, broken: float) -> None:
     class Hidden(nn.Module):
-        """Over the size of the batch, which copies have too; and NaN where an input is large."""
+        """Mixes, and gives nothing finite where an input is large."""
 
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(6, 3)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.layer(torch.where(x > 1e9, torch.nan, x)) / len(x)
+            return torch.where(x[:, :1] > 1e9, broken, mix(self.layer(x)))
 
     x, y = data()
     x[0, 0] = 1e10
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Hidden(), nn.CrossEntropyLoss()).check_isolation(x, y)
+        Gradients(Hidden(), lambda outputs, _: outputs.sum()).check_isolation(x, y)
