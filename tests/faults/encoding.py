@@ -10,13 +10,14 @@ from torch import Tensor
 
 from noisette import L2, Encoder, HalfNormal, Private, Ranked
 from noisette.encode.sorted_profile import SortedProfile
-from noisette.gradients import Gradients, isolation, per_example
+from noisette.gradients import Gradients, calls, isolation, per_example, ways
+from noisette.gradients.batch import Batch
 from noisette.spec import registered
 from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
 from tests.conformance.test_encoders import test_encoder as conforms
 from tests.encode import slow_reference, test_sorted_profile
 from tests.faults.table import Catcher, by, fault
-from tests.gradients import test_isolation
+from tests.gradients import test_calls, test_isolation
 from tests.training import test_private_run, test_sensitivity
 from tests.training.test_sensitivity import Case
 from tests.training.test_trained_is_accounted import test_trained_is_accounted as trained
@@ -150,6 +151,37 @@ def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
     by(test_isolation.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
 )
 def no_isolation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gradients, "check_isolation", lambda self, inputs, targets: None)
+    patch.setattr(Gradients, "check", lambda self, inputs, targets: None)
     for module in (isolation, per_example):
         patch.setattr(module, "refuse_batch_statistics", lambda model: None)
+
+
+@fault(
+    "what outlives a call accepted",
+    by(test_calls.test_what_outlives_a_call_is_refused, name="the number of calls"),
+    by(test_calls.test_what_outlives_a_call_is_refused, name="a running maximum, as a tensor"),
+    by(test_calls.test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused),
+)
+def state_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calls.Call, "changed", lambda self, before, after: False)
+    patch.setattr(calls.Call, "admit", lambda self, tensor: tensor)
+
+
+@fault(
+    "a batch shown to the model as it is",
+    by(test_calls.test_rows_that_are_sorted_and_put_back_are_those_of_their_examples),
+    by(test_calls.test_one_example_moves_the_sum_by_its_own_encoding, name="centred in batches above 8", chunk=64),
+)
+def not_mapped(patch: pytest.MonkeyPatch) -> None:
+    """The general way differentiates the loss of a whole chunk, and every example gets the chunk's mean."""
+
+    def together(self: ways.Vmap, x: Tensor, y: Tensor, out: Tensor) -> None:
+        leaves = [p.detach().requires_grad_() for p in self._layout.parameters]
+        with torch.enable_grad():
+            named = dict(zip(self._layout.names, leaves, strict=True))
+            loss = self._loss(torch.func.functional_call(self._model, named, (x,)), y)
+        for part, found in zip(self._layout.parts(out), torch.autograd.grad(loss, leaves), strict=True):
+            part.copy_(found.expand_as(part))
+
+    patch.setattr(Batch, "candidates", classmethod(lambda *_: ()))
+    patch.setattr(ways.Vmap, "rows", together)

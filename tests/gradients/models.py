@@ -242,7 +242,7 @@ CASES: dict[str, Case] = {
     "borrowed weight": Case(Borrowed, (6,), "vmap"),
     "bypassed layer": Case(BypassedOnly, (6,), "vmap"),
     "all positions at once": Case(Flattened, (5, 6), "vmap"),
-    "reordered batch": Case(Sorted, (6,), "vmap"),
+    "reordered batch": Case(Sorted, (6,), "batch"),
     "unused layers": Case(Unused, (6,), "batch"),
     "frozen weight": Case(lambda: _frozen(_mlp(), "0.weight", "4.bias"), (6,), "batch"),
     "frozen layer": Case(lambda: _frozen(_mlp(), "2.weight"), (6,), "batch"),

@@ -1,49 +1,55 @@
-"""The fast way: one pass over the whole chunk, back to the layer outputs only, then a rule for each layer."""
+"""The fast way: one mapped pass over the chunk, back to the layer outputs only, then a rule for each layer."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import get_unwrapped, maybe_get_bdim
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
 from noisette._kernels.native import Kernel
 from noisette.gradients import fused, ghost, rules
+from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loss, Unfit, buffers_of
+from noisette.gradients.ways import Loss, buffers_of, mapped
 
 __all__ = ["Batch"]
 
 
 @dataclass(frozen=True)
-class _Call:
-    """What one layer saw: its input, with the version it had then, and the place of its output in the graph."""
+class _Seen:
+    """What one layer saw: rows of its input (B, ...), with the version they had then, and where its output is.
+
+    `rows` turns the derivative at that place of the graph into rows (B, ...).
+    """
 
     input: Tensor
     version: int
     edge: GradientEdge
+    rows: Callable[[Tensor], Tensor]
 
 
 class Batch:
     """Per-example gradients by the rules for Linear and Conv2d.
 
-    Whether each layer runs at most once, on one row for each example, and whether its parameters are used nowhere else,
-    is read from the graph of every chunk; `Unfit` says that it is not so. Examples are not isolated by construction
-    here: `noisette.gradients.isolation` has to be asked first.
+    The model is mapped over the chunk by vmap and sees one example: examples are isolated by construction. What every
+    layer saw is then at hand for all examples at once. Whether each layer runs at most once, on one row, and whether
+    its parameters are used nowhere else, is read from the graph of every chunk; `Unfit` says that it is not so.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, memory: torch.memory_format) -> None:
-        self._model, self._loss, self._layout, self._memory = model, loss, layout, memory
+    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
+        self._model, self._loss, self._layout, self._calls, self._memory = model, loss, layout, calls, memory
         self._layers = _layers(model)
 
     @classmethod
-    def candidates(cls, model: nn.Module, loss: Loss, layout: Layout) -> tuple[Batch, ...]:
+    def candidates(cls, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> tuple[Batch, ...]:
         """The fast ways to try, best first: none unless every trainable parameter belongs to one layer with a rule.
 
         Channels last is twice as fast, but a model that calls ``view`` on images cannot be run that way.
@@ -54,7 +60,7 @@ class Batch:
             return ()
         images = any(isinstance(layer, nn.Conv2d) for layer in layers)
         formats = (torch.channels_last, torch.contiguous_format) if images else (torch.contiguous_format,)
-        return tuple(cls(model, loss, layout, memory) for memory in formats)
+        return tuple(cls(model, loss, layout, calls, memory) for memory in formats)
 
     def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
@@ -98,53 +104,69 @@ class Batch:
 
     def _ends(self, x: Tensor, y: Tensor) -> dict[nn.Module, tuple[Tensor, Tensor]]:
         """What every layer that matters saw, and the derivative of the summed losses at its output."""
-        calls: dict[nn.Module, _Call] = {}
+        seen: dict[nn.Module, _Seen] = {}
         # weights in the layout of the images: a convolution follows its weights
         leaves = {p: self._laid_out(p.detach()).requires_grad_() for p in self._layout.parameters}
         named = dict(zip(self._layout.names, leaves.values(), strict=True))
-        with torch.enable_grad(), self._watched(calls, len(x)):
-            outputs = functional_call(self._model, {**named, **buffers_of(self._model)}, (self._laid_out(x),))
-            if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
-                raise Unfit("the output has no row for each example")
-            total = self._summed_loss(outputs, y)
-        self._check_graph(total, calls, leaves)
-        found = torch.autograd.grad(total, [call.edge for call in calls.values()], allow_unused=True)
+        state = {**named, **buffers_of(self._model)}
+        with torch.enable_grad(), self._watched(seen), self._calls.one() as call:
+
+            def one(example: Tensor) -> Tensor:
+                outputs = functional_call(self._model, state, (call.admit(example.unsqueeze(0)),))
+                if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != 1:
+                    raise Unfit("the output has no row for each example")
+                return outputs
+
+            def one_loss(output: Tensor, target: Tensor) -> Tensor:
+                return self._loss(call.admit(output), call.admit(target.unsqueeze(0))).sum()
+
+            outputs = mapped(one)(self._laid_out(x))
+            known = self._plain_cross_entropy(outputs, y)
+            total = known if known is not None else mapped(one_loss)(outputs, y).sum()
+        self._check_graph(total, seen, leaves)
+        found = torch.autograd.grad(total, [call.edge for call in seen.values()], allow_unused=True)
         return {
-            layer: (call.input, end) for (layer, call), end in zip(calls.items(), found, strict=True) if end is not None
+            layer: (mine.input, mine.rows(end))
+            for (layer, mine), end in zip(seen.items(), found, strict=True)
+            if end is not None
         }
 
-    def _summed_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The sum of the losses of all examples: one at a time sees the loss, which therefore cannot mix them.
-
-        Plain cross-entropy is known not to, and is asked for the sum at once: vmap takes as long as a small layer.
-        """
+    def _plain_cross_entropy(self, outputs: Tensor, y: Tensor) -> Tensor | None:
+        """The sum over all examples at once where the loss is known not to mix them: vmap takes as long as a layer."""
         loss = self._loss
-        if type(loss) is nn.CrossEntropyLoss and loss.weight is None and (outputs.ndim, y.ndim) == (2, 1):
+        if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or (outputs.ndim, y.ndim) != (3, 1):
+            return None
+        with torch._C.DisableTorchFunction():
             return nn.functional.cross_entropy(
-                outputs, y, ignore_index=loss.ignore_index, reduction="sum", label_smoothing=loss.label_smoothing
+                outputs.squeeze(1),
+                y,
+                ignore_index=loss.ignore_index,
+                reduction="sum",
+                label_smoothing=loss.label_smoothing,
             )
-        return vmap(self._one_loss, randomness="different")(outputs, y).sum()
-
-    def _one_loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return self._loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
 
     def _laid_out(self, x: Tensor) -> Tensor:
         # not `contiguous`: one channel lies alike in both layouts, and only strides tell a convolution which is meant
         return x.to(memory_format=self._memory) if x.ndim == 4 else x
 
     @contextmanager
-    def _watched(self, calls: dict[nn.Module, _Call], count: int) -> Iterator[None]:
+    def _watched(self, seen: dict[nn.Module, _Seen]) -> Iterator[None]:
         """Note what every layer sees while the block runs."""
 
-        def watch(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-            if layer in calls:
+        def watch(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            with torch._C.DisableTorchFunction():  # what is looked at here is none of the model's doing
+                note(layer, args, output)
+
+        def note(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            if layer in seen:
                 raise Unfit("a layer runs twice")
-            if len(args) != 1 or args[0].ndim != rules.INPUT_DIMS[type(layer)] or len(args[0]) != count:
+            if len(args) != 1 or args[0].ndim != rules.INPUT_DIMS[type(layer)] or len(args[0]) != 1:
                 raise Unfit("a layer's input is not one row for each example")
-            output = self._laid_out(output)
-            # the edge is where the output is now: what later changes it in place comes after
-            calls[layer] = _Call(args[0].detach(), args[0]._version, get_gradient_edge(output))
-            return output
+            given, made = args[0], output
+            if maybe_get_bdim(given) < 0 or maybe_get_bdim(made) < 0:
+                raise Unfit("a layer's input does not come from the examples")
+            row = _rows(get_unwrapped(given).detach(), maybe_get_bdim(given))
+            seen[layer] = _Seen(row, row._version, *_end(get_unwrapped(made), maybe_get_bdim(made)))
 
         hooks = [layer.register_forward_hook(watch, prepend=True) for layer in self._layers]
         try:
@@ -153,18 +175,35 @@ class Batch:
             for hook in hooks:
                 hook.remove()
 
-    def _check_graph(self, total: Tensor, calls: dict[nn.Module, _Call], leaves: dict[nn.Parameter, Tensor]) -> None:
+    def _check_graph(self, total: Tensor, seen: dict[nn.Module, _Seen], leaves: dict[nn.Parameter, Tensor]) -> None:
         """Every parameter must enter the graph through the one call of its layer and nowhere else."""
         if total.grad_fn is None:
             raise Unfit("the loss depends on no layer")
         nodes, uses = _walk(total.grad_fn)
         for layer, held in self._layers.items():
-            call = calls.get(layer)
+            call = seen.get(layer)
             if call is not None and call.input._version != call.version:
                 raise Unfit("a layer's input was changed in place")
             expected = 1 if call is not None and call.edge.node in nodes else 0
             if any(uses[leaves[p]] != expected for p in held.values()):
                 raise Unfit("a parameter is used outside its layer")
+
+
+def _rows(values: Tensor, examples_at: int) -> Tensor:
+    """Values with the examples along dimension `examples_at` and a batch of one in front, as rows (B, ...)."""
+    return values.movedim(examples_at, 0).squeeze(1)
+
+
+def _end(made: Tensor, examples_at: int) -> tuple[GradientEdge, Callable[[Tensor], Tensor]]:
+    """Where an output is in the graph, and how to turn the derivative there into rows (B, ...).
+
+    The place is the one it has now: what later changes it in place comes after. Where it is a view, only its base keeps
+    that place; vmap makes views that have their base's numbers in the same order.
+    """
+    base, rows = made._base, _rows(made.detach(), examples_at)
+    if base is not None and (base.shape, base.stride()) == (rows.shape, rows.stride()):
+        return get_gradient_edge(base), lambda end: end
+    return get_gradient_edge(made), lambda end: _rows(end, examples_at)
 
 
 def _walk(root: Node) -> tuple[set[Node], Counter[Tensor]]:

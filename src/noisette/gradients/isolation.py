@@ -1,9 +1,14 @@
-"""Does any example have a say in another one's gradient? Then no clipping bounds it, and the model is refused."""
+"""Is the model what it looks like, one example at a time? Made-up examples tell, before any real one is used.
+
+Examples are isolated by construction: every way of computing gradients shows the model one example. A model that does
+something else with a batch would then be trained as something that nobody wrote, so it is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from noisette.errors import InvalidInput
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loss, Way, buffers_of, own_gradient
+from noisette.gradients.ways import Loss, Way, buffers_of, fill
 
-__all__ = ["Witness", "different_examples", "refuse_batch_statistics", "without_dropout"]
+__all__ = ["Witness", "made_up", "refuse_batch_statistics", "without_dropout"]
 
 _EXAMPLES = 4
 _SMALL = 0.1  # gradients below it are compared as if they were that large: a fitted model leaves rounding errors only
@@ -41,20 +46,28 @@ def refuse_batch_statistics(model: nn.Module) -> None:
             )
 
 
-def different_examples(inputs: Tensor) -> list[int]:
-    """Indices of a few finite examples of `inputs` (B, ...), no two alike.
+def made_up(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Four examples of the same shapes and types: what is decided about a model must not hang on private ones.
 
-    >>> different_examples(torch.tensor([[1.0], [1.0], [torch.nan], [2.0]]))
-    [0, 3]
+    >>> x, y = made_up(torch.empty(0, 3), torch.empty(0, dtype=torch.long))
+    >>> x.shape, y
+    (torch.Size([4, 3]), tensor([0, 0, 0, 0]))
     """
-    chosen: list[int] = []
-    for i in range(len(inputs)):
-        alike = any(torch.equal(inputs[i], inputs[j]) for j in chosen)
-        if not alike and bool(torch.isfinite(inputs[i]).all()):
-            chosen.append(i)
-        if len(chosen) == _EXAMPLES:
-            break
-    return chosen
+    shape, device = (_EXAMPLES, *inputs.shape[1:]), inputs.device
+    public = torch.Generator().manual_seed(0)
+    if inputs.is_floating_point():
+        made = torch.rand(shape, generator=public).to(inputs.dtype)
+    else:
+        made = torch.randint(2, shape, generator=public).to(inputs.dtype)
+    return made.to(device), torch.zeros((_EXAMPLES, *targets.shape[1:]), dtype=targets.dtype, device=device)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Outputs (n, ...) of the model, and the parameters that it had."""
+
+    outputs: Tensor
+    parameters: list[Tensor]
 
 
 class Witness:
@@ -67,15 +80,15 @@ class Witness:
     def __init__(self, model: nn.Module, loss: Loss, layout: Layout, x: Tensor, y: Tensor) -> None:
         self._model, self._loss, self._layout, self._x, self._y = model, loss, layout, x, y
         self._gradients = layout.parameters[0].new_empty(len(x), layout.dim)
-        batch = self._outputs(x)
-        self._size = _largest(batch)  # of all examples: what cancels out in one leaves rounding errors of its terms
-        random = not _near(batch, self._outputs(x, seed=1), size=0.0, power=1.0)
+        batch = self._run(x)
+        self._size = _largest(batch.outputs)  # of all examples: what cancels out leaves rounding errors of its terms
+        random = not _near(batch.outputs, self._run(x, seed=1).outputs, size=0.0, power=1.0)
         for i in range(len(x)):
             together = self._row(batch, i)
-            among_copies = self._row(self._outputs(x[[i] * len(x)]), i)
+            among_copies = self._row(self._run(x[[i] * len(x)]), i)
             isolated = self._agree(together, among_copies, power=0.75)
             if isolated and not random:
-                isolated = self._agree(together, self._row(self._outputs(x[i : i + 1]), i, at=0), power=0.5)
+                isolated = self._agree(together, self._row(self._run(x[i : i + 1]), i, at=0), power=0.5)
             if not isolated:
                 raise InvalidInput(
                     f"an example's gradient in a batch differs from its gradient alone in {type(model).__name__}.",
@@ -93,23 +106,27 @@ class Witness:
             return False
         return _near(rows, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
 
-    def _outputs(self, x: Tensor, seed: int = 0) -> Tensor:
+    def _run(self, x: Tensor, seed: int = 0) -> _Run:
         torch.manual_seed(seed)
-        # the model may work in place on what it is given
-        outputs = functional_call(self._model, buffers_of(self._model), (x.clone(),))
+        # the model may write to what it is given
+        copies = [p.detach().clone().requires_grad_() for p in self._layout.parameters]
+        state = {**dict(zip(self._layout.names, copies, strict=True)), **buffers_of(self._model)}
+        outputs = functional_call(self._model, state, (x.clone(),))
         if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
             raise InvalidInput(
                 f"the output of {type(self._model).__name__} has no row for each example.",
                 hint="return one tensor whose first dimension is that of the batch",
             )
-        return outputs
+        return _Run(outputs, copies)
 
-    def _row(self, outputs: Tensor, i: int, at: int | None = None) -> tuple[Tensor, Tensor]:
-        """Output and gradient of example `i`, which stands in row `at` of `outputs`, by default its own."""
+    def _row(self, run: _Run, i: int, at: int | None = None) -> tuple[Tensor, Tensor]:
+        """Output and gradient of example `i`, which stands in row `at` of the outputs, by default its own."""
         at = i if at is None else at
         gradient = torch.empty_like(self._gradients[i])
-        own_gradient(self._loss, outputs[at : at + 1], self._y[i : i + 1], self._layout, gradient)
-        return outputs[at].detach(), gradient
+        loss = self._loss(run.outputs[at : at + 1], self._y[i : i + 1]).sum()
+        found = torch.autograd.grad(loss, run.parameters, retain_graph=True, allow_unused=True)
+        fill(self._layout.parts(gradient), found)
+        return run.outputs[at].detach(), gradient
 
     def _agree(self, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], power: float) -> bool:
         (output, gradient), (output2, gradient2) = one, other

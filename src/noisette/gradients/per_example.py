@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput
 from noisette.gradients.batch import Batch
-from noisette.gradients.isolation import Witness, different_examples, refuse_batch_statistics, without_dropout
+from noisette.gradients.calls import Calls, Unfit
+from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loop, Loss, Unfit, Vmap, Way
+from noisette.gradients.ways import Loop, Loss, Vmap, Way
 from noisette.private import Private
 from noisette.spec import whole
 
@@ -35,12 +36,12 @@ class Gradients:
     returns is summed. The model runs in the mode it is in, also under ``torch.no_grad()``; its buffers and ``grad``
     stay as they are; dropout draws for each example anew.
 
-    Models made of Linear (on vectors) and Conv2d layers take a fast path: one pass over a whole chunk. It is used only
-    after `check_isolation` has seen two different examples, which `chunks` asks for by itself. All others go through
-    torch.func, and where that cannot, through a loop over examples, which is said once by a `SlowPath` warning.
+    Models made of Linear (on vectors) and Conv2d layers take a fast path: one pass back to the outputs of the layers,
+    and a rule for each layer. All others go through torch.func, and where that cannot, through a loop over examples,
+    which is said once by a `SlowPath` warning. The first use asks `check` which rules are right.
 
-    **Formal guarantees.** A row depends on its own example only, up to rounding: by construction on the general paths,
-    by `check_isolation` on the fast one.
+    **Formal guarantees.** A row depends on its own example only, up to rounding, by construction: the model is shown
+    one example at a time, by vmap or in a loop, and a call that uses what an earlier one has left is refused.
 
     >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
     >>> gradients.dim
@@ -53,8 +54,9 @@ class Gradients:
         self._model, self._loss = model, loss
         self._chunk = whole("chunk", chunk, least=1)
         self._layout = Layout(model)
-        self._fast: tuple[Batch, ...] = Batch.candidates(model, loss, self._layout)
-        self._general: tuple[Way, ...] = (Vmap(model, loss, self._layout), Loop(model, loss, self._layout))
+        calls = Calls(model, loss)
+        self._fast: tuple[Batch, ...] = Batch.candidates(model, loss, self._layout, calls)
+        self._general: tuple[Way, ...] = tuple(way(model, loss, self._layout, calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
 
     @property
@@ -125,23 +127,19 @@ class Gradients:
                 total += way.clipped(radius, x, y)
         return way.in_order(total)
 
-    def check_isolation(self, inputs: Tensor, targets: Tensor) -> None:
-        """Raise InvalidInput where an example's gradient alone differs from its gradient in a batch.
+    def check(self, inputs: Tensor, targets: Tensor) -> None:
+        """Try the model on made-up examples of the shapes of `inputs` (B, ...) and `targets` (B, ...), not on these.
 
-        Layers of the BatchNorm family are refused by name, anything else by comparing a few examples of `inputs`
-        (B, ...) and `targets` (B, ...), two of which must differ. Dropout is off meanwhile; a model that is random in
-        some other way gets the same draws for every comparison.
+        Raises InvalidInput where a made-up example's gradient alone differs from its gradient in a batch, or where a
+        layer of the BatchNorm family gathers statistics: what such a model does with a batch cannot be had in private.
+        Of the fast ways those remain that agree with the gradient of one example alone. Dropout is off meanwhile; a
+        model that is random in some other way gets the same draws for every comparison.
 
-        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check_isolation(torch.randn(2, 3), torch.tensor([0, 1]))
+        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check(torch.randn(2, 3), torch.tensor([0, 1]))
         """
         self._check(inputs, targets)
-        chosen = different_examples(inputs)
-        if len(chosen) < 2:
-            raise InvalidInput(
-                "isolation cannot be checked without two different examples.", hint="give more of the data"
-            )
         with torch.enable_grad(), without_dropout(self._model, self.parameters[0].device):
-            self._fast = self._confirmed(inputs[chosen], targets[chosen])
+            self._fast = self._confirmed(*made_up(inputs, targets))
         self._trusted = self._modes()
 
     def _confirmed(self, x: Tensor, y: Tensor) -> tuple[Batch, ...]:
@@ -190,9 +188,9 @@ class Gradients:
         return [module.training for module in self._model.modules()]
 
     def _trust(self, inputs: Tensor, targets: Tensor) -> None:
-        """Check isolation where that is still to be done for the mode the model is in."""
-        if self._fast and self._trusted != self._modes() and len(different_examples(inputs)) >= 2:
-            self.check_isolation(inputs, targets)
+        """Check the model where that is still to be done for the mode that it is in."""
+        if self._trusted != self._modes():
+            self.check(inputs, targets)
 
     def _stream(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
         self._trust(inputs, targets)
@@ -208,7 +206,7 @@ class Gradients:
             yield rows
 
     def _ways(self) -> tuple[Way, ...]:
-        return (*self._fast, *self._general) if self._trusted == self._modes() else self._general
+        return (*self._fast, *self._general)
 
     def _fill(self, x: Tensor, y: Tensor, rows: Tensor) -> str | None:
         """Fill `rows` by the first way that can; the layer that only the loop could run, the first time that it does.

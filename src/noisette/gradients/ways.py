@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
 
-__all__ = ["Loop", "Loss", "Unfit", "Vmap", "Way", "buffers_of", "own_gradient"]
+__all__ = ["Loop", "Loss", "Vmap", "Way", "buffers_of", "fill", "mapped"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-class Unfit(RuntimeError):
-    """This way of computing gradients does not fit the model; a slower one does."""
 
 
 class Way(Protocol):
@@ -32,57 +30,72 @@ class Way(Protocol):
 class Vmap:
     """torch.func: the gradient of one example, mapped over the chunk. Isolates examples by construction."""
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout) -> None:
-        self._model, self._loss, self._layout = model, loss, layout
+    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> None:
+        self._model, self._loss, self._layout, self._calls = model, loss, layout, calls
 
     def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
-
-        def one(leaves: dict[str, Tensor], buffers: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-            outputs = functional_call(self._model, {**leaves, **buffers}, (example.unsqueeze(0),))
-            return self._loss(outputs, target.unsqueeze(0)).sum()
-
         leaves = dict(zip(self._layout.names, (p.detach() for p in self._layout.parameters), strict=True))
-        # the fused kernels of attention cannot be mapped over examples, plain matrix products can
-        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
-            # where an operation has no batching rule, vmap loops over it and warns of that at every call: no gain
-            warnings.filterwarnings("error", message="There is a performance drop", category=UserWarning)
-            try:
-                found = vmap(grad(one), in_dims=(None, None, 0, 0), randomness="different")(
-                    leaves, buffers_of(self._model), x, y
-                )
-            except UserWarning as warning:
-                raise Unfit(str(warning)) from warning
+        with self._calls.one() as call:
+
+            def one(leaves: dict[str, Tensor], buffers: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
+                outputs = functional_call(self._model, {**leaves, **buffers}, (call.admit(example.unsqueeze(0)),))
+                return self._loss(outputs, call.admit(target.unsqueeze(0))).sum()
+
+            found = mapped(grad(one), in_dims=(None, None, 0, 0))(leaves, buffers_of(self._model), x, y)
         for name, part in zip(self._layout.names, self._layout.parts(out), strict=True):
             part.copy_(found[name])
 
 
 class Loop:
-    """One example after the other through ordinary autograd: slow, and right for whatever torch can differentiate."""
+    """One example after the other through ordinary autograd: slow, and right for whatever torch can differentiate.
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout) -> None:
-        self._model, self._loss, self._layout = model, loss, layout
+    Each example meets copies of the parameters and buffers, so that whatever the model writes into them is gone.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> None:
+        self._model, self._loss, self._layout, self._calls = model, loss, layout, calls
 
     def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
         for i in range(len(x)):
-            with torch.enable_grad():
-                outputs = functional_call(self._model, buffers_of(self._model), (x[i : i + 1],))
-            own_gradient(self._loss, outputs, y[i : i + 1], self._layout, out[i])
+            copies = [p.detach().clone().requires_grad_() for p in self._layout.parameters]
+            named = dict(zip(self._layout.names, copies, strict=True))
+            with torch.enable_grad(), self._calls.one() as call:
+                example, target = call.admit(x[i : i + 1]), call.admit(y[i : i + 1])
+                outputs = functional_call(self._model, {**named, **buffers_of(self._model)}, (example,))
+                found = torch.autograd.grad(self._loss(outputs, target).sum(), copies, allow_unused=True)
+            fill(self._layout.parts(out[i]), found)
 
 
-def own_gradient(loss: Loss, outputs: Tensor, targets: Tensor, layout: Layout, out: Tensor) -> None:
-    """Fill `out` (dim,) with the derivative of the loss of `outputs`; parameters that do not matter get zero."""
-    with torch.enable_grad():
-        total = loss(outputs, targets).sum()
-    found: tuple[Tensor | None, ...] = torch.autograd.grad(
-        total, layout.parameters, retain_graph=True, allow_unused=True
-    )
-    for part, value in zip(layout.parts(out), found, strict=True):
+def fill(parts: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
+    """Copy derivatives to where they belong; what does not matter gets zero."""
+    for part, value in zip(parts, found, strict=True):
         if value is None:
             part.zero_()
         else:
             part.copy_(value)
+
+
+@contextmanager
+def _mapping() -> Iterator[None]:
+    """While vmap runs: no fused attention, which cannot be mapped over examples, and no operation in a hidden loop."""
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="There is a performance drop", category=UserWarning)
+        try:
+            yield
+        except UserWarning as warning:
+            raise Unfit(str(warning)) from warning
+
+
+def mapped(one: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+    """`one` mapped over examples by vmap: it sees a single one, and cannot mix them or know how many there are."""
+
+    def all_at_once(*args: Any) -> Any:
+        with _mapping():
+            return vmap(one, in_dims=in_dims, randomness="different")(*args)
+
+    return all_at_once
 
 
 def buffers_of(model: nn.Module) -> dict[str, Tensor]:

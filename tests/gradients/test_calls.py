@@ -1,0 +1,319 @@
+"""P3 by construction: what an example adds to the sum is its own, whatever the model tries, on every path."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from noisette import L2
+from noisette.errors import InvalidInput
+from noisette.gradients import Gradients
+from tests.gradients.models import all_rows, reference
+from tests.helpers import refused
+
+pytestmark = pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+LOSS = nn.CrossEntropyLoss()
+
+
+class Net(nn.Module):
+    """Two Linear layers with something in between, which may keep things in the net."""
+
+    def __init__(self, between: Callable[[Net, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a, self.b, self.between = nn.Linear(6, 6), nn.Linear(6, 3), between
+        self.peak: object = 0.0
+        self.seen: list[object] = []
+        self.array, self.tensor = np.zeros(6), torch.zeros(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(self.between(self, torch.tanh(self.a(x)) * x))
+
+
+class OwnRule(torch.autograd.Function):
+    """Brings a way of its own to treat a batch, in which examples meet."""
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x - x.mean(0), 0
+
+
+class MadeRule(torch.autograd.Function):
+    """The identity, whose derivative is a mean over what it takes for a batch; torch makes its rule for vmap."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.mean(0).expand_as(g)
+
+
+def sorted_and_put_back(net: Net, h: Tensor) -> Tensor:
+    order = h[:, 0].argsort()
+    return net.a(h[order])[order.argsort()]
+
+
+def clipped_by_a_hook(net: Net, h: Tensor) -> Tensor:
+    h.register_hook(lambda g: g / g.norm())
+    return h
+
+
+MIXING: dict[str, Callable[[Net, Tensor], Tensor]] = {
+    "over the largest, once it is large": lambda net, h: h / h.abs().max().clamp(min=4),
+    "dropped features become the batch mean": lambda net, h: torch.where(h < -0.5, h.mean(0), h),
+    "a guard against NaN": lambda net, h: torch.zeros_like(h) if h.isnan().any() else h,
+    "centred in batches above 8": lambda net, h: h - h.mean(0) if len(h) > 8 else h,
+    "a hook that clips by the norm of the batch": clipped_by_a_hook,
+    "a rule for batches of its own": lambda net, h: OwnRule.apply(h),
+    "a derivative that is a mean": lambda net, h: MadeRule.apply(h),
+    "more than eight": lambda net, h: h * (1 + (len(h) > 8)),
+}
+
+
+def batch(count: int = 40) -> tuple[Tensor, Tensor]:
+    """Large and small examples, one with a NaN: what four examples in [0, 1) do not show."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 6, generator=generator).double() * torch.logspace(-2, 2, count)[:, None].double()
+    x[7, 3] = torch.nan
+    return x, torch.randint(3, (count,), generator=generator)
+
+
+def moved_by_one(gradients: Gradients, x: Tensor, y: Tensor, one: int) -> float:
+    encoder = L2(dim=gradients.dim)
+    others = [i for i in range(len(x)) if i != one]
+    full = gradients.encoded_sum(encoder, x, y).unsafe_values()
+    return float((full - gradients.encoded_sum(encoder, x[others], y[others]).unsafe_values()).norm())
+
+
+def unchecked(model: nn.Module, loss: nn.Module = LOSS, chunk: int = 64) -> Gradients:
+    """Gradients that take the model at its word: some of these show on made-up examples, and would be refused."""
+    gradients = Gradients(model, loss, chunk=chunk)
+    gradients._trusted = gradients._modes()
+    return gradients
+
+
+@pytest.mark.parametrize("chunk", [5, 64])
+@pytest.mark.parametrize("name", MIXING)
+def test_one_example_moves_the_sum_by_its_own_encoding(name: str, chunk: int) -> None:
+    """Radius 1, whatever the model does to a batch: unlike a batch as it is, where these move it by up to 40."""
+    torch.manual_seed(0)
+    model, (x, y) = Net(MIXING[name]).double(), batch()
+    gradients = unchecked(model, chunk=chunk)
+    assert max(moved_by_one(gradients, x, y, one) for one in (0, 7, 20, 39)) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "roll", [lambda: bool(torch.rand(()) < 0.3), lambda: random.random() < 0.3], ids=["torch", "Python"]
+)
+def test_mixup_has_nobody_to_mix_with(roll: Callable[[], bool]) -> None:
+    def mixup(net: Net, h: Tensor) -> Tensor:
+        return h + h.roll(1, 0) if roll() else h
+
+    random.seed(0)
+    torch.manual_seed(0)
+    model, (x, y) = Net(mixup).double(), batch()
+    rows = all_rows(unchecked(model, chunk=5), x, y)
+    plain, doubled = Net(lambda net, h: h).double(), Net(lambda net, h: 2 * h).double()
+    alone = []
+    for one in (plain, doubled):
+        one.load_state_dict(model.state_dict())
+        alone.append(reference(one, LOSS, x, y))
+    fits = [torch.isclose(rows, each, equal_nan=True).all(1) for each in alone]
+    assert (fits[0] | fits[1]).all()
+    assert fits[0].any()
+    assert fits[1].any()
+
+
+def test_rows_that_are_sorted_and_put_back_are_those_of_their_examples() -> None:
+    class Sorting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            order = x[:, 0].argsort()
+            return self.b(torch.tanh(self.a(x[order])[order.argsort()]))
+
+    torch.manual_seed(0)
+    model, (x, y) = Sorting().double(), batch()
+    x = x.nan_to_num()
+    gradients = Gradients(model, LOSS)
+    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y))
+    assert gradients.path == "batch"
+    assert max(moved_by_one(gradients, x, y, one) for one in range(40)) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_rows_are_those_of_examples_alone(name: str) -> None:
+    torch.manual_seed(0)
+    model, (x, y) = Net(MIXING[name]).double(), batch()
+    gradients = unchecked(model, chunk=16)
+    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), equal_nan=True)
+
+
+# -- what outlives a call ------------------------------------------------------------------------------------------
+
+
+def running_maximum(net: Net, h: Tensor) -> Tensor:
+    net.peak = torch.maximum(torch.as_tensor(net.peak), h.detach().abs().max())
+    return h / net.peak
+
+
+def running_number(net: Net, h: Tensor) -> Tensor:
+    net.peak = max(net.peak, float(h.detach().abs().max()))
+    return h / net.peak
+
+
+def in_a_list(net: Net, h: Tensor) -> Tensor:
+    net.seen.append(float(h.detach().abs().max()))
+    return h / max(net.seen)
+
+
+def in_an_array(net: Net, h: Tensor) -> Tensor:
+    net.array[0] = max(net.array[0], float(h.detach().abs().max()))
+    return h / net.array[0]
+
+
+def in_place(net: Net, h: Tensor) -> Tensor:
+    net.tensor.copy_(torch.maximum(net.tensor, h.detach().abs().max()))
+    return h + net.tensor
+
+
+def through_data(net: Net, h: Tensor) -> Tensor:
+    net.tensor.data[0] = float(h.detach().abs().max()) if h.sum() > 0 else h.detach().max()
+    return h / (1 + net.tensor)
+
+
+def counted(net: Net, h: Tensor) -> Tensor:
+    net.peak += 1
+    return h / net.peak
+
+
+STATE: dict[str, Callable[[Net, Tensor], Tensor]] = {
+    "a running maximum, as a tensor": running_maximum,
+    "a running maximum, as a number": running_number,
+    "in a list": in_a_list,
+    "in an array": in_an_array,
+    "in place": in_place,
+    "behind the back of autograd": through_data,
+    "the number of calls": counted,
+}
+
+
+@pytest.mark.parametrize("name", STATE)
+def test_what_outlives_a_call_is_refused(name: str) -> None:
+    torch.manual_seed(0)
+    model, (x, y) = Net(STATE[name]).double(), batch()
+    x = x.nan_to_num()
+    with refused(InvalidInput, match=r"keeps Net\.(peak|array|tensor)|keeps len\(Net.seen\)|earlier call"):
+        all_rows(unchecked(model, chunk=4), x, y)
+
+
+def test_what_a_loss_keeps_is_refused_too() -> None:
+    class Relative(nn.Module):
+        """A loss over the mean of those it has seen."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = torch.ones(())
+
+        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            loss = F.cross_entropy(outputs, targets)
+            self.mean = 0.9 * self.mean + 0.1 * loss.detach()
+            return loss / self.mean
+
+    x, y = batch()
+    with refused(InvalidInput, match="earlier call|keeps Relative"):
+        all_rows(unchecked(nn.Linear(6, 3).double(), Relative(), chunk=4), x, y)
+
+
+def test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused() -> None:
+    kept: list[Tensor] = []
+
+    def in_a_closure(net: Net, h: Tensor) -> Tensor:
+        kept.append(h.detach().abs().max())
+        return h / torch.stack(kept[-2:]).max()
+
+    x, y = batch()
+    with refused(InvalidInput, match="earlier call"):
+        all_rows(unchecked(Net(in_a_closure).double(), chunk=4), x, y)
+
+
+def test_parameters_that_an_example_writes_to_are_copies() -> None:
+    """Initialisation by the first batch, as some normalising layers have it, would put raw data into the weights."""
+
+    def initialise(net: Net, h: Tensor) -> Tensor:
+        if h.detach().abs().max() > 0:
+            net.b.weight.data.mul_(1 + h.detach().abs().max())
+        return h
+
+    torch.manual_seed(0)
+    model, (x, y) = Net(initialise).double(), batch()
+    before = [p.detach().clone() for p in model.parameters()]
+    gradients = unchecked(model)
+    all_rows(gradients, x.nan_to_num(), y)
+    assert gradients.path == "loop"
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("path", ["batch", "vmap", "loop"])
+def test_what_is_kept_but_never_used_again_passes(path: str) -> None:
+    """Activations kept to be looked at, a table made once, a weight that is computed anew in every call."""
+
+    def keep(net: Net, h: Tensor) -> Tensor:
+        net.peak = h
+        if len(net.seen) == 0:
+            net.seen.append(torch.arange(6.0).double())
+        h = h * net.seen[0] + net.peak
+        if path == "loop" and h.sum() > 0:
+            h = h * 2
+        return F.layer_norm(h, (6,)) if path == "vmap" else h
+
+    torch.manual_seed(0)
+    model, (x, y) = Net(keep).double(), batch()
+    if path == "vmap":
+        with pytest.warns(FutureWarning, match="weight_norm"):
+            nn.utils.weight_norm(model.a)
+    gradients = Gradients(model, LOSS, chunk=4)
+    rows = all_rows(gradients, x, y)
+    model.seen.clear()
+    torch.testing.assert_close(rows, reference(model, LOSS, x, y), equal_nan=True)
+    assert gradients.path == path
+
+
+def test_what_the_loop_of_training_changes_passes() -> None:
+    """A temperature that is set between steps is public, and no state of a call."""
+
+    def tempered(net: Net, h: Tensor) -> Tensor:
+        return h * net.peak
+
+    model, (x, y) = Net(tempered).double(), batch()
+    gradients = Gradients(model, LOSS)
+    for temperature in (1.0, 0.5):
+        model.peak = temperature
+        torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), equal_nan=True)
