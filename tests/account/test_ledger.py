@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from noisette import L2, Gaussian, Laplace, Mechanism, Ranked
-from noisette.account import Ledger, guarantee, ledger
+from noisette.account import Ledger, guarantee, ledger, read_ledger
 from noisette.errors import InvalidInput, LedgerError
 from tests.helpers import refused
 
@@ -52,12 +56,38 @@ def test_the_guarantee_of_a_ledger_is_that_of_the_union(path: Path) -> None:
 
 def test_every_line_is_json_and_chained(path: Path) -> None:
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [record["entry"].get("steps") for record in records] == [None, 2, 1, 3]
-    assert len({record["chain"] for record in records}) == 4
+    assert [record.get("steps") for record in records] == [None, None, 2, None, 1, None, 3]
+    assert [record.get("most") for record in records] == [None, 2, None, 1, None, 3, None]
+    assert len({record["chain"] for record in records}) == 7
     with Ledger(path) as book:
         assert all(book.holds(record["chain"]) for record in records)
         assert book.head == records[-1]["chain"]
         assert not book.holds("f" * 16)
+
+
+def test_a_plan_is_written_only_where_the_one_in_force_does_not_do(path: Path) -> None:
+    lines = path.read_bytes().count(b"\n")
+    with Ledger(path) as book:
+        book.spend(ONE, 3)
+        book.spend(ONE, 1)
+        assert path.read_bytes().count(b"\n") == lines + 2
+        book.spend(ONE, 4)
+        book.spend(ONE, 4, stamps=["unsafe"])
+        book.spend(ONE, 4, stamps=["unsafe"])
+        assert path.read_bytes().count(b"\n") == lines + 7
+
+
+def test_stamps_of_a_run_stay_with_what_was_spent(path: Path) -> None:
+    with Ledger(path) as book:
+        assert (book.stamps, book.guarantee(1e-5).stamps) == ((), ())
+        book.spend(ONE, stamps=["unsafe", "reproducible"])
+        book.spend(ONE)
+        with refused(InvalidInput, match="no stamp"):
+            book.spend(ONE, stamps=["harmless"])
+    for record in (read_ledger(path), Ledger(path)):
+        assert record.guarantee(1e-5) == guarantee(record.run(), 1e-5).stamped("reproducible", "unsafe")
+        assert "not for release" in str(record.guarantee(1e-5))
+    record.close()
 
 
 def test_an_entry_is_synced_before_spend_returns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,22 +113,24 @@ def test_a_changed_byte_is_refused_wherever_it_is(path: Path) -> None:
         path.write_bytes(changed)
         with refused(LedgerError), Ledger(path):
             pytest.fail(f"byte {position} was changed unseen")
+        assert path.read_bytes() == changed
 
 
 def test_a_line_that_is_gone_moved_or_doubled_is_refused(path: Path) -> None:
-    first, second, third, fourth = path.read_bytes().splitlines(keepends=True)
-    for lines in (
-        [second, third, fourth],
-        [first, third, fourth],
-        [first, second, fourth],
-        [first, third, second, fourth],
-        [first, second, second, third, fourth],
-        [first, b"\n", second, third, fourth],
-        [first, second, third, fourth, b"{}\n"],
-    ):
-        path.write_bytes(b"".join(lines))
-        with refused(LedgerError, match="edited or is damaged"), Ledger(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    wrong = [[*lines, b"{}\n"], [*lines, b"[]\n"], [*lines, b"\n"], [lines[0], b"\n", *lines[1:]]]
+    for n in range(len(lines)):
+        wrong.append([*lines[: n + 1], lines[n], *lines[n + 1 :]])
+        if n < len(lines) - 1:
+            wrong.append([*lines[:n], *lines[n + 1 :]])
+            wrong.append([*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]])
+    for case in wrong:
+        path.write_bytes(b"".join(case))
+        with refused(LedgerError, match="edited or is damaged|is no ledger"), Ledger(path):
             pytest.fail("opened")
+        with refused(LedgerError):
+            read_ledger(path)
+        assert path.read_bytes() == b"".join(case)
 
 
 def test_a_last_line_that_is_gone_is_known_by_its_head(path: Path) -> None:
@@ -110,31 +142,165 @@ def test_a_last_line_that_is_gone_is_known_by_its_head(path: Path) -> None:
         assert not book.holds(head)
 
 
-def test_a_torn_last_line_is_dropped_at_every_length(path: Path) -> None:
+# -- what is no ledger -------------------------------------------------------------------------------------------------
+
+FOREIGN = (
+    b"", b"{", b"\n", b"\0", b'{"epsilon": 3.0, "delta": 1e-05}', b'{"epsilon": 3.0}\n{"epsilon": 4.0}\n', b"a,b\n1,2",
+    b"\x89PNG\r\n\x1a\n\0\0", b"[" * 100_000, b"1" * 10_000, "\u00e9t\u00e9".encode("latin-1"),
+    b'{"chain": "c7b4", "entry": {"data": "x", "format": "noisette ledger 1", "id": "0", "time": ""}}\n',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_file_that_is_no_ledger_is_never_touched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.json"
+    path.write_bytes(content)
+    before = path.stat()
+    for opened in (
+        read_ledger, Ledger, lambda path: Ledger(path, data="d"), lambda path: Ledger(path, data="d", must_exist=True),
+    ):  # fmt: skip
+        with refused(LedgerError, match="is no ledger" if content else "is empty"):
+            opened(path)
+    after = path.stat()
+    assert path.read_bytes() == content
+    assert (after.st_mtime_ns, after.st_ino, after.st_size) == (before.st_mtime_ns, before.st_ino, before.st_size)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.json"]
+
+
+def test_reading_opens_for_reading_and_works_where_nothing_may_be_written(path: Path) -> None:
+    seen: list[int] = []
+    watching = True
+
+    def watch(event: str, details: tuple[Any, ...]) -> None:
+        if watching and event == "open" and str(details[0]) == str(path):
+            seen.append(details[2])
+
     whole = path.read_bytes()
-    last = len(whole.splitlines(keepends=True)[-1])
-    for cut in range(1, last + 1):
-        path.write_bytes(whole[:-cut])
-        with Ledger(path) as book:
-            assert (book.spent(ONE), book.spent(TWO)) == (2, 1)
-            assert path.stat().st_size == len(whole) - last
-            book.spend(TWO)  # and it goes on from there
-        with Ledger(path) as book:
-            assert (book.spent(ONE), book.spent(TWO)) == (2, 2)
+    for content in (whole, whole[:-1], whole[:-9]):
+        path.chmod(0o644)
+        path.write_bytes(content)
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        try:
+            assert sum(one.steps for one in read_ledger(path).run()) == 6
+        finally:
+            path.parent.chmod(0o755)
+    sys.addaudithook(watch)
+    read_ledger(path)
+    watching = False  # a hook stays for good
+    assert seen
+    assert all(flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC) == os.O_RDONLY for flags in seen)
+    assert path.read_bytes() == whole[:-9]
 
 
-def test_a_torn_first_line_is_no_ledger_yet(path: Path) -> None:
-    first = path.read_bytes().splitlines(keepends=True)[0]
-    for cut in range(1, len(first) + 1):
-        path.write_bytes(first[:-cut])
-        with refused(InvalidInput, match="needs the name"), Ledger(path):
-            pytest.fail("opened")
-        with Ledger(path, data="demo") as book:
-            assert book.run() == ()
+def _socket(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # names of sockets are short
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(path.name)
+    os.chdir(here)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, _socket, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    path = tmp_path / "ledger.jsonl"
+    make(path)
+    for opened in (read_ledger, Ledger, lambda path: Ledger(path, data="demo")):
+        with refused(LedgerError, match="is no regular file"):
+            opened(path)
+    with refused(LedgerError, match="is no regular file"):
+        Ledger("/dev/null", data="demo")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_paths_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("none")
+    for name in ("file/ledger.jsonl", "loop", "dangling", "x" * 300, "nul\0byte"):
+        for opened in (read_ledger, lambda path: Ledger(path, data="demo")):
+            with refused(LedgerError, match="cannot be|is missing"):
+                opened(tmp_path / name)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["dangling", "file", "loop"]
+
+
+def test_no_permission_is_told(path: Path) -> None:
+    """In a child that is nobody, where this process is root."""
+    path.chmod(0o000)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            for opened in (read_ledger, Ledger, lambda path: Ledger(path, data="demo")):
+                with refused(LedgerError, match="permission denied"):
+                    opened(path)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# -- while it is open --------------------------------------------------------------------------------------------------
+
+
+def _copied_over(path: Path) -> None:
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+def _grown(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"{}\n")
+
+
+CHANGES = {
+    "deleted": Path.unlink,
+    "replaced": _copied_over,
+    "moved": lambda path: path.rename(path.with_name("elsewhere")),
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "written to": _grown,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_ledger_that_changes_while_it_is_open_pays_for_nothing(path: Path, change: str) -> None:
+    with Ledger(path) as book:
+        book.spend(ONE)
+        CHANGES[change](path)
+        left = path.read_bytes() if path.exists() else None
+        with refused(LedgerError, match="moved, replaced or changed while it was open, so nothing was released"):
+            book.spend(ONE)
+        assert (path.read_bytes() if path.exists() else None) == left
+
+
+def test_another_working_directory_is_no_change(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with Ledger("ledger.jsonl") as book:
+        monkeypatch.chdir("/")
+        book.spend(ONE)
+    with refused(LedgerError, match="is closed"):
+        book.spend(ONE)
+    assert read_ledger(path).spent(ONE) == 6
+
+
+def test_of_two_that_begin_a_ledger_the_slower_one_takes_that_of_the_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_absent", lambda _: True)  # looked just before the other had it done
+    with refused(LedgerError, match="belongs to the people 'demo', not 'other'"):
+        Ledger(path, data="other")
+    with Ledger(path, data="demo") as book:
+        assert book.spent(ONE) == 5
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+# -- names and places --------------------------------------------------------------------------------------------------
 
 
 def test_another_data_set_is_refused(path: Path) -> None:
-    with refused(LedgerError, match="belongs to the data set 'demo', not 'other'"), Ledger(path, data="other"):
+    with refused(LedgerError, match="belongs to the people 'demo', not 'other'"), Ledger(path, data="other"):
         pytest.fail("opened")
 
 
@@ -173,8 +339,6 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with refused(LedgerError, match="cannot be written"):
         Ledger(tmp_path / "file" / "ledger.jsonl", data="demo")
-    with refused(LedgerError, match="cannot be written"):
-        Ledger(tmp_path, data="demo")
 
 
 @pytest.mark.parametrize("room", [0, 1, 60])
@@ -216,5 +380,5 @@ def test_an_interrupt_within_a_payment_leaves_the_chain_whole(path: Path, monkey
 
 def test_no_line_tells_anything_but_public_facts(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines()):
-        keys = set(json.loads(line)["entry"])
-        assert keys <= ({"format", "data", "id", "time"} if number == 0 else {"steps", "hash", "time", "mechanism"})
+        keys = set(json.loads(line)) - {"chain", "time", "hash", "stamps"}
+        assert keys <= ({"format", "data", "id"} if number == 0 else {"steps", "most", "mechanism"})

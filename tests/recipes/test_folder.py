@@ -11,6 +11,7 @@ import torch
 
 import noisette
 from noisette.account import Ledger
+from noisette.data import people
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
 from noisette.recipes import OpenRun, new_folder, reopen, start
 from tests.helpers import refused
@@ -37,7 +38,7 @@ def test_a_run_and_its_module(tmp_path: Path) -> None:
     opened.close()
     assert [point.updates for point in points] == [3, 6]
     lines = [json.loads(line) for line in (tmp_path / "tiny-0001" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["epsilon"] for line in lines] == [point.epsilon for point in points]
+    assert [line["epsilon"] for line in lines] == [point.promise.epsilon for point in points]
     model = noisette.load(tmp_path / "tiny-0001")
     assert not model.training
     x = torch.randn(5, 2)
@@ -69,7 +70,8 @@ def test_a_run_that_had_a_seed_stays_marked(tmp_path: Path) -> None:
     assert not again.private.reproducible, "fresh noise"
     list(again.points())
     again.close()
-    assert "reproducible" in json.loads((opened.folder / "guarantee.json").read_text())
+    assert json.loads((opened.folder / "guarantee.json").read_text())["stamps"] == ["reproducible"]
+    assert all(json.loads(line)["stamps"] for line in (opened.folder / "metrics.jsonl").read_text().splitlines())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_a_bad_start_leaves_no_folder_and_no_lock(tmp_path: Path) -> None:
     with refused(InvalidInput, match="dimension 5"):
         start(tmp_path / "runs", recipe(tmp_path, encoder="L2(dim=5)"), shared=shared)
     assert not list((tmp_path / "runs").iterdir())
-    Ledger(shared, data=recipe(tmp_path).data).close()
+    Ledger(shared, data=people(recipe(tmp_path).data)).close()
 
 
 @pytest.mark.parametrize("size", [0, 700, 2500])

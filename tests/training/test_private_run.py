@@ -61,7 +61,7 @@ def test_no_more_is_paid_than_planned_when_paying_ahead(tmp_path: Path) -> None:
             assert updates <= ledger.spent(mechanism) == private.paid <= min(updates + 2, 430)
         assert ledger.spent(mechanism) == 430
     lines = (tmp_path / "ledger.jsonl").read_text().count("\n")
-    assert lines == 1 + 144
+    assert lines == 1 + 1 + 144
 
 
 def test_the_guarantee_so_far_is_that_of_the_steps_paid() -> None:

@@ -124,7 +124,8 @@ def test_a_checkpoint_holds_public_values_only(tmp_path: Path) -> None:
     _stopped(tmp_path)
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert set(state) == {"private", "model", "optimizer", "scheduler", "average"}
-    assert set(state["private"]) == {"mechanism", "ledger", "updates", "denoiser", "denoiser_state", "previous"}
+    keys = {"mechanism", "ledgers", "updates", "denoiser", "denoiser_state", "previous", "stamps"}
+    assert set(state["private"]) == keys
     assert not any(t.dtype == torch.uint8 for t in _tensors(state)), "a generator's state would be bytes"
 
 
