@@ -53,13 +53,13 @@ def test_errors_follow_the_declared_law() -> None:
     for column in errors.T:
         assert stats.kstest(column.numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-4
     assert torch.allclose(found[0].std, math.sqrt(2) * 3.0 / 200 * unit)
-    assert found[0].reproducible
+    assert found[0].stamps == found[0].guarantee(1e-5).stamps == ("reproducible",)
 
 
 def test_without_a_seed_no_two_are_alike() -> None:
     first, second = (private_means(rows(), LOWER, UPPER, flat(3, Gaussian(scale=1.0))) for _ in range(2))
     assert not torch.equal(first.values, second.values)
-    assert not first.reproducible
+    assert first.stamps == ()
 
 
 @pytest.mark.parametrize("value", [1e30, -1e30, torch.inf, torch.nan])
