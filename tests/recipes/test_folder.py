@@ -99,6 +99,43 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         reopen(folder)
 
 
+def test_a_ledger_that_is_gone_or_empty_does_not_become_a_new_one(tmp_path: Path) -> None:
+    shared = tmp_path / "all.jsonl"
+    opened = start(tmp_path, recipe(tmp_path, steps=6, evaluations=6), shared=shared)
+    next(opened.points())
+    opened.close()
+    for path in (opened.folder / "ledger.jsonl", shared):
+        whole = path.read_bytes()
+        path.write_bytes(b"")
+        with refused(LedgerError, match="is empty"):
+            reopen(opened.folder)
+        assert path.read_bytes() == b""
+        path.unlink()
+        with refused(LedgerError, match="is missing"):
+            reopen(opened.folder)
+        assert not path.exists()
+        path.write_bytes(whole)
+    reopen(opened.folder).close()
+
+
+def test_a_run_goes_on_wherever_its_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the people was settled when it began."""
+    (tmp_path / "old").mkdir()
+    monkeypatch.chdir(tmp_path / "old")
+    recipe(Path())
+    opened = start(Path("runs"), recipe(Path(), steps=3), shared=Path("all.jsonl"))
+    next(opened.points())
+    opened.close()
+    assert opened.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
+    (tmp_path / "old").rename(tmp_path / "new")
+    monkeypatch.chdir(tmp_path / "new")
+    again = reopen(Path("runs/tiny-0001"))
+    again.resume()
+    list(again.points())
+    again.close()
+    assert again.people == opened.people
+
+
 def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:
     folder = _begun(tmp_path).folder
     path = folder / "mechanism.toml"

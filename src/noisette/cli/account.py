@@ -147,7 +147,7 @@ def _show_rows(rows: list[Row], words: str) -> None:
 
     cells = [
         [
-            f"{row.law} (epsilon: {', '.join(row.stamps)})" if row.stamps else row.law,
+            f"{row.law} ({', '.join(row.stamps)})" if row.stamps else row.law,
             cell(row.scale),
             cell(row.std),
             cell(row.l1) + ("*" if row.median else ""),
@@ -158,4 +158,6 @@ def _show_rows(rows: list[Row], words: str) -> None:
     show.print(table(["noise", "scale", "std = L2 error", "L1 error", "effective sigma"], cells))
     if any(row.median for row in rows):
         show.print("* median absolute error: the mean is infinite")
+    if any("estimate" in row.stamps for row in rows):
+        show.print("(estimate): the common epsilon is an estimate for it, not a bound")
     show.print(words, markup=False)

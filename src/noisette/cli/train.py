@@ -229,7 +229,8 @@ def _told(status: Status) -> FeatureProgress:
 
 
 def _note(point: Point) -> str:
-    parts = [f"epsilon {point.promise.epsilon:.2f}{point.promise.qualification}"]
+    stamps = f" ({', '.join(point.promise.stamps)})" if point.promise.stamps else ""  # short: it stands on one line
+    parts = [f"epsilon {point.promise.epsilon:.2f}{stamps}"]
     if point.accuracy is not None:
         parts.append(f"test {point.accuracy:.1%}")
     if point.train_loss is not None:
