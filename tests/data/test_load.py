@@ -6,6 +6,7 @@ import pytest
 
 from noisette.data import load, people
 from noisette.errors import InvalidInput
+from tests.helpers import refused
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])

@@ -16,7 +16,7 @@ from noisette.denoise import Identity, Kalman
 from noisette.errors import BudgetSpent, InvalidInput, LedgerError
 from noisette.gradients import Gradients
 from noisette.training import PoissonSampler, PrivateRun, Trainer, accuracy, private_run
-from tests.account.test_ledger import CHANGES
+from tests.account.test_ledger_files import CHANGES
 from tests.helpers import refused
 from tests.training.tiny import DIM, EXAMPLES, examples, flat, gaussian, network, trainer_of
 
