@@ -75,6 +75,15 @@ def test_a_plan_cut_short_paid_for_nothing(path: Path) -> None:
     assert (read_ledger(path).spent(TWO), read_ledger(path).cut) == (2, 1)
 
 
+def test_lines_that_were_cut_short_one_after_another_are_all_told(path: Path) -> None:
+    for times in range(1, 4):
+        path.write_bytes(path.read_bytes()[:-9])
+        assert (read_ledger(path).spent(ONE), read_ledger(path).cut) == (5 + 3 * (times - 1), 3 * times)
+        with Ledger(path) as book:
+            assert book.cut == 3 * times
+            book.spend(ONE, 2)
+
+
 def test_space_that_was_set_aside_and_not_written_is_cut_short_too(path: Path) -> None:
     whole = path.read_bytes()
     last = len(whole.splitlines(keepends=True)[-1])

@@ -92,7 +92,7 @@ class Record:
 
         A crash leaves a payment that nothing was released for, a cut file one that was used: they look the same.
         """
-        before, line = sum(self._spent.values()), tail + b"\n"
+        before, earlier, line = sum(self._spent.values()), self.cut or 0, tail + b"\n"
         try:
             self.add(line, name, 1 if self.head == FIRST else 0)
         except LedgerError:
@@ -105,7 +105,7 @@ class Record:
                 largest = {"steps": self._plan["most"], "hash": self._plan["hash"], "torn": True, "time": now}
                 line = render(self.head, largest)
                 self.add(line, name)
-        self.cut = sum(self._spent.values()) - before
+        self.cut = earlier + sum(self._spent.values()) - before
         return line
 
     def add(self, line: bytes, name: str, number: int = 0) -> None:
