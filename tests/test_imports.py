@@ -19,7 +19,7 @@ ORDER = [
     {"_kernels"},
     {"private"},
     {"encode"},
-    {"mechanism"},
+    {"mechanism", "grid"},
     {"release"},
     {"denoise"},
     {"gradients"},

@@ -176,6 +176,13 @@ def test_runs() -> None:
 def test_guarantee() -> None:
     bound = Guarantee(1.23456, 1e-5, "pld", "bound", PAPER.hash, "one profile")
     assert str(bound) == "epsilon = 1.235 at delta = 1e-05"
-    assert "estimate" in str(dataclasses.replace(bound, kind="estimate"))
+    assert (bound.stamps, bound.to_dict()["stamps"], bound.qualification) == ((), [], "")
+    estimate = dataclasses.replace(bound, kind="estimate")
+    assert str(estimate) == "epsilon = 1.235 at delta = 1e-05 (estimate)"
+    both = estimate.stamped("unsafe").stamped("reproducible", "unsafe")
+    assert both.stamps == ("estimate", "reproducible", "unsafe")
+    assert "estimate; reproducible: not for release; unsafe: private metrics" in str(both)
+    with refused(InvalidInput, match="'secret' is no stamp"):
+        bound.stamped("secret")
     assert bound.to_dict()["mechanism_hash"] == PAPER.hash
     assert "add/remove" in bound.adjacency

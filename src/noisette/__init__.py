@@ -1,6 +1,6 @@
 """noisette: train PyTorch models with differential privacy, with any noise and a certified epsilon."""
 
-from noisette.account import Ledger, Tradeoff, calibrate, compare, guarantee, tradeoff
+from noisette.account import Ledger, Tradeoff, calibrate, compare, guarantee, read_ledger, tradeoff
 from noisette.denoise import (
     KS,
     AndersonDarling,
@@ -87,6 +87,7 @@ __all__ = [
     "load",
     "make_private",
     "parse",
+    "read_ledger",
     "release",
     "tradeoff",
 ]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.noise import Noise
 from noisette.spec import Spec, parse, positive, whole
 
-__all__ = ["Guarantee", "Mechanism", "Run", "as_run", "run_hash"]
+__all__ = ["STAMPS", "Guarantee", "Mechanism", "Run", "as_run", "in_order", "run_hash"]
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,36 @@ def run_hash(run: Run) -> str:
     return hashlib.sha256("\n".join(map(repr, run)).encode()).hexdigest()[:16]
 
 
+STAMPS = {
+    "estimate": "estimate",
+    "reproducible": "reproducible: not for release",
+    "unsafe": "unsafe: private metrics were shown, which it does not cover",
+}
+"""What can qualify a guarantee, and how that is said to people."""
+
+
+def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
+    """`stamps` without repetition, in the order of `STAMPS`.
+
+    >>> in_order(["unsafe", "estimate", "unsafe"])
+    ('estimate', 'unsafe')
+    """
+    given = set(stamps)
+    if unknown := given - set(STAMPS):
+        raise InvalidInput(f"{unknown.pop()!r} is no stamp.", hint=f"stamps are {', '.join(STAMPS)}")
+    return tuple(name for name in STAMPS if name in given)
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What a run promises: (epsilon, delta)-differential privacy for adding or removing one example.
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
-    how a set of profiles was bounded.
+    how a set of profiles was bounded. `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
+    whose noise comes from a seed; "unsafe", beside which private values were shown.
+
+    >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
+    epsilon = 1 at delta = 1e-05 (reproducible: not for release)
     """
 
     epsilon: float
@@ -108,14 +132,27 @@ class Guarantee:
     mechanism_hash: str
     basis: str
     adjacency: str = "add/remove one example, Poisson sampling"
+    stamps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        own = () if self.kind == "bound" else ("estimate",)
+        object.__setattr__(self, "stamps", in_order((*self.stamps, *own)))
+
+    def stamped(self, *stamps: str) -> Self:
+        """The same promise with more `stamps`."""
+        return replace(self, stamps=(*self.stamps, *stamps))
+
+    @property
+    def qualification(self) -> str:
+        """The stamps in words, in brackets behind a space; empty where there are none."""
+        return f" ({'; '.join(STAMPS[name] for name in self.stamps)})" if self.stamps else ""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return asdict(self)
+        return asdict(self) | {"stamps": list(self.stamps)}
 
     def __str__(self) -> str:
-        qualifier = "" if self.kind == "bound" else " (estimate)"
-        return f"epsilon = {self.epsilon:.4g}{qualifier} at delta = {self.delta:g}"
+        return f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}{self.qualification}"
 
 
 def _quote(text: str) -> str:

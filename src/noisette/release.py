@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
+from noisette.grid import Grid
 from noisette.mechanism import Mechanism
 from noisette.private import Private, Released
 
 __all__ = ["release"]
 
 
-def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator) -> Released:
+def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator, grid: Grid | None = None) -> Released:
     """`private_sum` plus one draw of the mechanism's noise on every coordinate.
+
+    With a `grid`, which the rows of the sum were rounded to as well, the release lies on it, and its low bits say no
+    more than the rest. Without one they may: see sharp edges.
 
     **Formal guarantees.** With a generator that has no seed, one call is one step of `mechanism`, as accounted.
 
@@ -32,4 +36,5 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator)
         )
     values = private_sum.unsafe_values()
     noise = mechanism.noise.sample((private_sum.dim,), generator, values.device)
-    return Released(values + noise, mechanism.noise, generator.reproducible)
+    noised = values + noise if grid is None else grid.noised(values, noise)
+    return Released(noised, mechanism.noise, generator.reproducible)

@@ -13,8 +13,10 @@ from noisette.account import Ledger, calibrate, guarantee
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
+from noisette.grid import Grid
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
+from noisette.private import Private
 from noisette.profiles import HalfNormal
 from noisette.release import release
 from noisette.spec import whole
@@ -30,17 +32,17 @@ class Means:
     """What was released: `values` float64 (F,) within the bounds, and what is known of their errors.
 
     `std` (F,) is the standard deviation of the noise on each mean, before it was cut off at the bounds. It is public,
-    as is all else here. `reproducible` marks noise from a seed, which hides nothing.
+    as is all else here. `reproducible`, among the `stamps`, marks noise from a seed, which hides nothing.
     """
 
     values: Tensor
     std: Tensor
     mechanism: Mechanism
-    reproducible: bool
+    stamps: tuple[str, ...]
 
     def guarantee(self, delta: float) -> Guarantee:
         """What this release promises at `delta`, by itself."""
-        return guarantee(self.mechanism, delta)
+        return guarantee(self.mechanism, delta).stamped(*self.stamps)
 
 
 def plan_means(columns: int, epsilon: float, delta: float, noises: Sequence[Noise] = FEW) -> Mechanism:
@@ -75,7 +77,8 @@ def private_means(
     `seed` makes one that can be repeated and must not be published.
 
     **Formal guarantees.** This is one step of `mechanism` on rows in units of half their bounds, so its encoder bounds
-    what a row can do. A row with a NaN or an infinity counts as one at the middle of the bounds.
+    what a row can do. A row with a NaN or an infinity counts as one at the middle of the bounds. Rows and release lie
+    on a public grid (`noisette.grid`), so that the bits of a float say no more than the number they stand for.
 
     >>> ages = torch.tensor([[31.0], [62.0], [47.0]]).repeat(1000, 1)
     >>> mechanism = plan_means(1, epsilon=1.0, delta=1e-5, noises=[Laplace()])
@@ -86,20 +89,23 @@ def private_means(
     True
     """
     lower, upper = _bounds(rows, lower, upper)
-    if (mechanism.rate, mechanism.steps) != (1.0, 1):
+    encoder = mechanism.encoder
+    if (mechanism.rate, mechanism.steps, encoder.micro_batch) != (1.0, 1, 1):
         raise InvalidInput(
-            f"the mechanism has rate {mechanism.rate:g} and steps {mechanism.steps}, not 1 and 1.",
+            f"rate {mechanism.rate:g}, steps {mechanism.steps} and micro_batch {encoder.micro_batch} are not all 1.",
             hint="let plan_means make it",
         )
     unit = (upper - lower) / 2
     middle = lower + unit
-    total = mechanism.encoder.encode_sum((rows.double() - middle) / unit)
+    grid = Grid.of(mechanism.noise.known_scale, bound=len(rows) * encoder.image.norm, reach=len(rows))
+    total = Private(grid.rows(encoder.encode((rows.double() - middle) / unit)).sum(dim=0))
+    stamps = () if seed is None else ("reproducible",)
     for book in (ledger,) if isinstance(ledger, Ledger) else ledger:
-        book.spend(mechanism)
-    released = release(mechanism, total, generator=Generator(seed, purpose="noise"))
+        book.spend(mechanism, stamps=stamps)
+    released = release(mechanism, total, generator=Generator(seed, purpose="noise"), grid=grid)
     means = middle + unit * (released.values / len(rows)).clamp(-1, 1)
     std = released.noise.std / len(rows) * unit
-    return Means(means, std, mechanism, released.reproducible)
+    return Means(means, std, mechanism, stamps)
 
 
 def _bounds(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def test_a_short_run_learns_and_promises(noisette: Command, tmp_path: Path) -> N
     assert (folder / "accuracy.png").read_bytes().startswith(PNG)
     promise = json.loads((folder / "guarantee.json").read_text())
     assert promise["epsilon"] == value["epsilon"]
-    assert promise["reproducible"] == "not for release"
+    assert promise["stamps"] == value["stamps"] == ["reproducible"]
     with Ledger(folder / "ledger.jsonl") as ledger:
         assert guarantee(ledger.run(), 1e-5).epsilon == value["epsilon"]
     mechanism = Mechanism.from_toml((folder / "mechanism.toml").read_text())
@@ -81,7 +81,7 @@ def test_for_people(noisette: Command, tmp_path: Path) -> None:
     for text in ("test accuracy", "guarantee: epsilon = ", "reproducible: not for release", "private metrics", "plot:"):
         assert text in done.out
     folder = tmp_path / "runs" / "digits-0001"
-    assert "private metrics" in json.loads((folder / "guarantee.json").read_text())["unsafe"]
+    assert json.loads((folder / "guarantee.json").read_text())["stamps"] == ["reproducible", "unsafe"]
     lines = _lines(folder / "metrics.jsonl")
     assert [line["updates"] for line in lines] == [2, 4, 6]
     assert all("train_loss" in line for line in lines)
@@ -93,9 +93,9 @@ def test_without_the_unsafe_option_no_training_loss_is_told(noisette: Command, t
     assert "loss" not in done.out + done.err
     folder = tmp_path / "runs" / "digits-0001"
     for line in _lines(folder / "metrics.jsonl"):
-        assert set(line) == {"updates", "paid", "total", "epsilon", "accuracy"}
+        assert set(line) == {"updates", "paid", "total", "epsilon", "stamps", "accuracy"}
     promise = json.loads((folder / "guarantee.json").read_text())
-    assert not {"reproducible", "unsafe"} & set(promise)
+    assert promise["stamps"] == []
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
         assert sum(one.steps for one in ledger.run()) == 6
     promise = json.loads((folder / "guarantee.json").read_text())
     assert promise["paid"] == 6
-    assert promise["reproducible"] == "not for release", "its first steps had a seed"
+    assert promise["stamps"] == done.json["stamps"] == ["reproducible"], "its first steps had a seed"
 
 
 def test_ctrl_c_between_two_steps(noisette: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_the_ledger_of_a_data_set_adds_up_all_its_runs(noisette: Command, tmp_pa
     assert spent["epsilon"] == promise["ledger_epsilon"]
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(50)))
     other = noisette(*SHORT, "--ledger", "all.jsonl", "--data", "csv:t.csv:b", "--model", "linear")
-    other.assert_refused("belongs to the data set 'digits'", "one ledger for each data set")
+    other.assert_refused("belongs to the people 'digits'", "--people")
     assert not (tmp_path / "runs" / "digits-0003").exists()
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from noisette.data import load
+from noisette.data import load, people
 from noisette.errors import InvalidInput
+from tests.helpers import refused
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
@@ -32,3 +33,18 @@ def test_unknown_names_get_a_hint(name: str, hint: str) -> None:
         load(name)
     assert hint in error.value.hint
     assert "csv:PATH:TARGET" in error.value.hint
+
+
+def test_a_file_has_the_same_people_whatever_column_and_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    spellings = ("t.csv:b", "t.csv:a", "./t.csv:b:0.2", f"{tmp_path}/t.csv:a", "link.csv:b", "x/../t.csv:b")
+    assert {people(f"csv:{spelling}") for spelling in spellings} == {f"csv:{tmp_path / 't.csv'}"}
+    assert people("folder:pictures") == people("folder:./pictures/") == f"folder:{tmp_path / 'pictures'}"
+    assert people("csv:u.csv:b") != people("csv:t.csv:b")
+    assert people("mnist") == "mnist"
+    with refused(InvalidInput, match="which column"):
+        people("csv:t.csv")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from noisette import Gaussian, Generator, Mechanism, Private, Released
-from noisette.account import Ledger, ledger
+from noisette.account import Ledger, ledger, record
 from noisette.denoise import KS, Denoiser, LowPass, State
 from noisette.training import PoissonSampler, PrivateRun, private_run
 from tests.account import test_ledger
@@ -184,7 +184,7 @@ def not_synced(patch: pytest.MonkeyPatch) -> None:
     by(test_resume.test_a_cut_ledger_is_refused),
 )
 def any_chain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger, "_chain", lambda head, body: "f" * 16)
+    patch.setattr(record, "_chain", lambda head, entry: "f" * 16)
     patch.setattr(Ledger, "holds", lambda self, head: True)
 
 

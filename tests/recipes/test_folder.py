@@ -11,6 +11,7 @@ import torch
 
 import noisette
 from noisette.account import Ledger
+from noisette.data import people
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
 from noisette.recipes import OpenRun, new_folder, reopen, start
 from tests.helpers import refused
@@ -37,7 +38,7 @@ def test_a_run_and_its_module(tmp_path: Path) -> None:
     opened.close()
     assert [point.updates for point in points] == [3, 6]
     lines = [json.loads(line) for line in (tmp_path / "tiny-0001" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["epsilon"] for line in lines] == [point.epsilon for point in points]
+    assert [line["epsilon"] for line in lines] == [point.promise.epsilon for point in points]
     model = noisette.load(tmp_path / "tiny-0001")
     assert not model.training
     x = torch.randn(5, 2)
@@ -69,7 +70,8 @@ def test_a_run_that_had_a_seed_stays_marked(tmp_path: Path) -> None:
     assert not again.private.reproducible, "fresh noise"
     list(again.points())
     again.close()
-    assert "reproducible" in json.loads((opened.folder / "guarantee.json").read_text())
+    assert json.loads((opened.folder / "guarantee.json").read_text())["stamps"] == ["reproducible"]
+    assert all(json.loads(line)["stamps"] for line in (opened.folder / "metrics.jsonl").read_text().splitlines())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -97,6 +99,43 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         reopen(folder)
 
 
+def test_a_ledger_that_is_gone_or_empty_does_not_become_a_new_one(tmp_path: Path) -> None:
+    shared = tmp_path / "all.jsonl"
+    opened = start(tmp_path, recipe(tmp_path, steps=6, evaluations=6), shared=shared)
+    next(opened.points())
+    opened.close()
+    for path in (opened.folder / "ledger.jsonl", shared):
+        whole = path.read_bytes()
+        path.write_bytes(b"")
+        with refused(LedgerError, match="is empty"):
+            reopen(opened.folder)
+        assert path.read_bytes() == b""
+        path.unlink()
+        with refused(LedgerError, match="is missing"):
+            reopen(opened.folder)
+        assert not path.exists()
+        path.write_bytes(whole)
+    reopen(opened.folder).close()
+
+
+def test_a_run_goes_on_wherever_its_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the people was settled when it began."""
+    (tmp_path / "old").mkdir()
+    monkeypatch.chdir(tmp_path / "old")
+    recipe(Path())
+    opened = start(Path("runs"), recipe(Path(), steps=3), shared=Path("all.jsonl"))
+    next(opened.points())
+    opened.close()
+    assert opened.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
+    (tmp_path / "old").rename(tmp_path / "new")
+    monkeypatch.chdir(tmp_path / "new")
+    again = reopen(Path("runs/tiny-0001"))
+    again.resume()
+    list(again.points())
+    again.close()
+    assert again.people == opened.people
+
+
 def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:
     folder = _begun(tmp_path).folder
     path = folder / "mechanism.toml"
@@ -110,7 +149,7 @@ def test_a_bad_start_leaves_no_folder_and_no_lock(tmp_path: Path) -> None:
     with refused(InvalidInput, match="dimension 5"):
         start(tmp_path / "runs", recipe(tmp_path, encoder="L2(dim=5)"), shared=shared)
     assert not list((tmp_path / "runs").iterdir())
-    Ledger(shared, data=recipe(tmp_path).data).close()
+    Ledger(shared, data=people(recipe(tmp_path).data)).close()
 
 
 @pytest.mark.parametrize("size", [0, 700, 2500])

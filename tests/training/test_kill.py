@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from noisette.account import Ledger
+from noisette.account import Ledger, ledger, read_ledger
 from noisette.recipes import Recipe, reopen, start
 from noisette.training import private_run
 from tests.helpers import refused
@@ -169,6 +169,44 @@ def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
     assert _spent(tmp_path / "tiny-0001") == 4
     with Ledger(tmp_path / "all.jsonl") as book:
         assert sum(mechanism.steps for mechanism in book.run()) == 3 == opened.private.updates
+
+
+@pytest.mark.parametrize("written", [0, 1, 5, 12, 60, -1])
+@pytest.mark.parametrize("payment", [0, 1, 7])
+def test_a_kill_in_the_middle_of_a_write_is_no_obstacle(tmp_path: Path, written: int, payment: int) -> None:
+    """The write number `payment` leaves `written` bytes: of the plan, of the first payment, of a later one."""
+    folder = tmp_path / "tiny-0001"
+
+    def run() -> None:
+        opened, honest, calls = start(tmp_path, recipe(tmp_path, steps=12)), os.write, [0]
+        count_releases(setattr, tmp_path / "releases")
+
+        def killed(file: int, data: bytes) -> int:
+            if file == opened._books[0]._file:
+                calls[0] += 1
+                if calls[0] == payment + 1:
+                    honest(file, data[:written])
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return honest(file, data)
+
+        ledger.os.write = killed  # type: ignore[assignment]
+        for _ in opened.points():
+            pass
+
+    _, status = os.waitpid(forked(run), 0)
+    assert os.WIFSIGNALED(status)
+    released = (tmp_path / "releases").stat().st_size
+    left = (folder / "ledger.jsonl").read_bytes()
+    assert read_ledger(folder / "ledger.jsonl").cut == (None if written == 0 else 0 if payment == 0 else 1)
+    assert _spent(folder) >= released
+    (folder / "ledger.jsonl").write_bytes(left)
+    opened = reopen(folder)
+    assert (opened.cut == []) is (written == 0)
+    opened.resume()
+    list(opened.points())
+    opened.close()
+    assert _spent(folder) == 12
+    assert opened.private.left == 0
 
 
 def _interrupt(*_: object) -> None:

@@ -13,9 +13,10 @@ from torch import nn
 from noisette import L2, Gaussian, Laplace, Mechanism, Private, Ranked, Released, guarantee, make_private
 from noisette.account import Ledger
 from noisette.denoise import Identity, Kalman
-from noisette.errors import BudgetSpent, InvalidInput
+from noisette.errors import BudgetSpent, InvalidInput, LedgerError
 from noisette.gradients import Gradients
 from noisette.training import PoissonSampler, PrivateRun, Trainer, accuracy, private_run
+from tests.account.test_ledger_files import CHANGES
 from tests.helpers import refused
 from tests.training.tiny import DIM, EXAMPLES, examples, flat, gaussian, network, trainer_of
 
@@ -61,7 +62,7 @@ def test_no_more_is_paid_than_planned_when_paying_ahead(tmp_path: Path) -> None:
             assert updates <= ledger.spent(mechanism) == private.paid <= min(updates + 2, 430)
         assert ledger.spent(mechanism) == 430
     lines = (tmp_path / "ledger.jsonl").read_text().count("\n")
-    assert lines == 1 + 144
+    assert lines == 1 + 1 + 144
 
 
 def test_the_guarantee_so_far_is_that_of_the_steps_paid() -> None:
@@ -88,6 +89,76 @@ def test_two_mechanisms_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert used == [first] * 2 + [second] * 3
         assert ledger.run() == (first, second)
     assert private.guarantee(1e-5).epsilon == guarantee((first, second), 1e-5).epsilon
+
+
+def test_a_mechanism_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
+    """After 12 of 20 steps the first ten are taken and two of the others, in this process and in the next one."""
+    one, other = gaussian(10), gaussian(10).replace(noise=Gaussian(scale=2.0))
+    for number, run in enumerate([(one, one), (one, other, one), (one, one, one)]):
+        path = tmp_path / f"{number}.jsonl"
+        with Ledger(path, data="tiny") as ledger:
+            _, private = _private(run, ledger=ledger)
+            for _ in range(12):
+                private.step()
+            paid = private.guarantee(1e-5)
+        with Ledger(path) as ledger:
+            _, again = _private(run, ledger=ledger)
+            total = 10 * len(run)
+            assert (again.paid, again.left, again.total) == (12, total - 12, total)
+            assert again.guarantee(1e-5).epsilon == pytest.approx(paid.epsilon, rel=1e-3)
+            assert len(list(again)) == total - 12
+            assert (again.left, sum(m.steps for m in ledger.run())) == (0, total)
+
+
+def test_a_ledger_that_has_paid_for_more_than_the_run_leaves_nothing(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
+        ledger.spend(gaussian(5), 7)
+        _, private = _private(gaussian(5), ledger=ledger)
+        assert (private.paid, private.left, list(private)) == (7, 0, [])
+        assert private.guarantee(1e-5).epsilon == guarantee(gaussian(7), 1e-5).epsilon
+        with refused(BudgetSpent):
+            private.step()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_ledger_that_changes_during_a_run_ends_it(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[int] = []
+    honest = private_run.release
+
+    def counted(*args: Any, **options: Any) -> Released:
+        released.append(1)
+        return honest(*args, **options)
+
+    monkeypatch.setattr(private_run, "release", counted)
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path, data="tiny") as ledger:
+        _, private = _private(gaussian(20), ledger=ledger)
+        for _ in range(5):
+            private.step()
+        CHANGES[change](path)
+        for _ in range(2):
+            with refused(LedgerError, match="so nothing was released"):
+                private.step()
+        assert len(released) == 5
+
+
+def test_stamps_reach_the_guarantee_the_checkpoint_and_the_ledger(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
+        _, private = _private(gaussian(5), ledger=ledger, seed=3)
+        private.step()
+        assert private.guarantee(1e-5).stamps == ledger.stamps == ("reproducible",)
+        private.stamp("unsafe")
+        private.step()
+        assert private.guarantee(1e-5).stamps == ledger.stamps == ("reproducible", "unsafe")
+        state = private.state_dict()
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        _, again = _private(gaussian(5), ledger=ledger)
+        assert again.stamps == ()
+        again.load_state_dict(state)
+        assert again.guarantee(1e-5).stamps == ("reproducible", "unsafe")
+        assert "not for release" in str(ledger.guarantee(1e-5))
 
 
 def test_every_ledger_is_paid(tmp_path: Path) -> None:

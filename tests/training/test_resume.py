@@ -124,7 +124,8 @@ def test_a_checkpoint_holds_public_values_only(tmp_path: Path) -> None:
     _stopped(tmp_path)
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert set(state) == {"private", "model", "optimizer", "scheduler", "average"}
-    assert set(state["private"]) == {"mechanism", "ledger", "updates", "denoiser", "denoiser_state", "previous"}
+    keys = {"mechanism", "ledgers", "updates", "denoiser", "denoiser_state", "previous", "stamps"}
+    assert set(state["private"]) == keys
     assert not any(t.dtype == torch.uint8 for t in _tensors(state)), "a generator's state would be bytes"
 
 
@@ -173,6 +174,24 @@ def test_a_cut_ledger_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with refused(MechanismMismatch, match="cut or exchanged|does not hold"):
         _resumed(tmp_path)
+
+
+def test_a_cut_ledger_of_all_runs_is_refused(tmp_path: Path) -> None:
+    own, shared = tmp_path / "own.jsonl", tmp_path / "all.jsonl"
+    with Ledger(own, data="tiny") as first, Ledger(shared, data="tiny") as second:
+        trainer = trainer_of(gaussian(STEPS), ledger=None)
+        trainer.private._ledgers = (first, second)
+        next(trainer.run())
+        state = trainer.private.state_dict()
+    shared.write_bytes(b"".join(shared.read_bytes().splitlines(keepends=True)[:-1]))
+    with Ledger(own) as first, Ledger(shared) as second:
+        trainer = trainer_of(gaussian(STEPS))
+        trainer.private._ledgers = (first, second)
+        with refused(MechanismMismatch, match="a ledger does not hold"):
+            trainer.private.load_state_dict(state)
+        trainer.private._ledgers = (first,)
+        with refused(MechanismMismatch, match="a ledger does not hold"):
+            trainer.private.load_state_dict(state)
 
 
 def test_an_exchanged_ledger_is_refused(tmp_path: Path) -> None:

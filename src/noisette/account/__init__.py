@@ -3,7 +3,7 @@
 from noisette.account.accountant import ACCOUNTANTS, guarantee
 from noisette.account.calibrate import calibrate
 from noisette.account.compare import compare
-from noisette.account.ledger import Ledger
+from noisette.account.ledger import Ledger, read_ledger
 from noisette.account.tradeoff import Tradeoff, tradeoff
 
-__all__ = ["ACCOUNTANTS", "Ledger", "Tradeoff", "calibrate", "compare", "guarantee", "tradeoff"]
+__all__ = ["ACCOUNTANTS", "Ledger", "Tradeoff", "calibrate", "compare", "guarantee", "read_ledger", "tradeoff"]

@@ -1,34 +1,55 @@
-"""The ledger: what was spent on a data set, on disk before the release that it pays for."""
+"""The ledger: what was spent on people's data, on disk before the release that it pays for."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
+import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from noisette.errors import InvalidInput, LedgerError, NoisetteError
-from noisette.mechanism import Mechanism, Run
-from noisette.spec import parse, whole
+from noisette.account.record import FORMAT, Record, render
+from noisette.errors import InvalidInput, LedgerError
+from noisette.mechanism import Mechanism, in_order
+from noisette.spec import whole
 
-__all__ = ["Ledger"]
-
-_FORMAT = "noisette ledger 1"
-_FIRST = "0" * 16
+__all__ = ["Ledger", "read_ledger"]
 
 
-class Ledger:
+def read_ledger(path: str | Path) -> Record:
+    """What the ledger at `path` holds. Nothing is written: neither to it nor beside it.
+
+    >>> import tempfile
+    >>> from noisette import L2, Gaussian
+    >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.0), rate=0.1, steps=5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Ledger(Path(folder) / "ledger.jsonl", data="demo") as ledger:
+    ...         ledger.spend(mechanism, steps=2)
+    ...     print(read_ledger(Path(folder) / "ledger.jsonl").guarantee(delta=1e-5))
+    epsilon = 1.917 at delta = 1e-05
+    """
+    file = _opened(Path(path), os.O_RDONLY)
+    try:
+        _lock(file, fcntl.LOCK_SH, Path(path))
+        record = Record()
+        record.read(_slurp(file), str(path), _now())
+    finally:
+        os.close(file)
+    return record
+
+
+class Ledger(Record):
     """An append-only file of JSON lines, each chained to the one before by a hash.
 
-    A ledger belongs to one data set, named by its owner: the name is public and never derived from the data. `spend`
-    returns only when the entry is on disk, so whatever is released has been paid. A line cut short by a crash paid for
-    nothing that was released and is dropped; anything else that does not fit the chain is refused. While one process
-    has a ledger open, no other can.
+    A ledger belongs to some people, whom its owner names in `data`: the name is public and never derived from the data
+    itself. `spend` returns only when the entry is on disk, so whatever is released has been paid. A last line that was
+    cut short counts as the most that it can have paid; anything else that does not fit the chain is refused, and so is
+    a file that is no ledger, which is left as it is. While one process has a ledger open, no other can.
 
     >>> import tempfile
     >>> from noisette import L2, Gaussian
@@ -40,153 +61,121 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path, data: str | None = None, *, must_exist: bool = False) -> None:
+        super().__init__()
         self.path = Path(path)
-        self._mechanisms: dict[str, Mechanism] = {}
-        self._spent: dict[str, int] = {}
-        self._heads: set[str] = set()
-        self.head = _FIRST
-        if must_exist and not self.path.exists():
-            raise LedgerError(
-                f"the ledger {self.path} is missing.", hint="restore it: without it nobody knows what was spent"
-            )
+        self._place = self.path.absolute()  # a loop may change its working directory
+        if not must_exist and _absent(self._place):
+            self._create(data)
+        self._file = _opened(self.path, os.O_RDWR)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
-            self._lock()
-            self._read()
-            self._name(data)
+            _lock(self._file, fcntl.LOCK_EX, self.path)
+            raw = _slurp(self._file)
+            line = self.read(raw, str(self.path), _now())
+            self._check_data(data)
+            if line is not None:
+                self._mend(line)
+            fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)  # from here on it only grows
+            self._check_place()
         except BaseException:
             self.close()
             raise
 
     # -- spending --------------------------------------------------------------------------------------------------
 
-    def spend(self, mechanism: Mechanism, steps: int = 1) -> None:
-        """Pay for `steps` steps of `mechanism`; they are on disk when this returns."""
-        steps = whole("steps", steps, least=1)
+    def spend(self, mechanism: Mechanism, steps: int = 1, *, stamps: Iterable[str] = ()) -> None:
+        """Pay for `steps` steps of `mechanism`; they are on disk when this returns.
+
+        `stamps` qualify the run that spends, and from now on the guarantee of the ledger.
+        """
+        steps, marks = whole("steps", steps, least=1), in_order(stamps)
         mechanism.noise.known_scale  # noqa: B018 - an open scale cannot be paid for
-        text, name = repr(mechanism), mechanism.hash
-        entry: dict[str, Any] = {"steps": steps, "hash": name, "time": _now()}
-        if name not in self._mechanisms:
-            entry["mechanism"] = text
-        self._append(entry)
-        self._count(name, mechanism, steps)
-
-    def spent(self, mechanism: Mechanism) -> int:
-        """Steps of `mechanism` paid so far."""
-        return self._spent.get(mechanism.hash, 0)
-
-    def run(self) -> Run:
-        """All that was spent, as mechanisms with the steps that were paid: give it to `guarantee`."""
-        return tuple(self._mechanisms[name].replace(steps=steps) for name, steps in self._spent.items())
-
-    def holds(self, head: str) -> bool:
-        """Whether the ledger once ended in the entry `head`: if not, it was cut or exchanged."""
-        return head == _FIRST or head in self._heads
-
-    def _count(self, name: str, mechanism: Mechanism, steps: int) -> None:
-        self._mechanisms.setdefault(name, mechanism)
-        self._spent[name] = self._spent.get(name, 0) + steps
+        name = mechanism.hash
+        if not self.covers(name, steps, marks):
+            plan: dict[str, Any] = {"most": steps, "hash": name}
+            if marks:
+                plan["stamps"] = list(marks)
+            if not self.knows(name):
+                plan["mechanism"] = repr(mechanism)
+            self._append(plan)
+        self._append({"steps": steps, "hash": name})
 
     # -- the file --------------------------------------------------------------------------------------------------
 
     def _append(self, entry: dict[str, Any]) -> None:
-        body = json.dumps(entry, sort_keys=True)
-        head = _chain(self.head, body)
-        line = json.dumps({"entry": entry, "chain": head}, sort_keys=True) + "\n"
-        data = line.encode()
-        end = os.lseek(self._file, 0, os.SEEK_END)
+        self._check_place()
+        line = render(self.head, {**entry, "time": _now()})
         try:
-            if os.write(self._file, data) != len(data):
+            if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, "no space left on device")
             os.fsync(self._file)
         except BaseException as error:  # Ctrl-C as well: what is not paid for certain must not stay half written
-            os.ftruncate(self._file, end)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
             if isinstance(error, OSError):
-                raise self._unwritable(error) from None
+                raise _unwritable(self.path, error) from None
             raise
-        self.head = head
-        self._heads.add(head)
+        self.add(line, str(self.path))
+        self._check_place()  # a line in a file that nobody will find pays for nothing
 
-    def _read(self) -> None:
-        raw = self._slurp()
-        whole_lines, _, torn = raw.rpartition(b"\n")
-        for number, line in enumerate(whole_lines.split(b"\n") if whole_lines else [], start=1):
-            self._admit(line, number)
-        if torn:
-            os.ftruncate(self._file, len(raw) - len(torn))
-
-    def _slurp(self) -> bytes:
-        pieces = []
-        os.lseek(self._file, 0, os.SEEK_SET)
-        while piece := os.read(self._file, 1 << 20):
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _admit(self, line: bytes, number: int) -> None:
+    def _mend(self, line: bytes) -> None:
+        """Write `line` over what is left of the last one: at no moment is less on disk than was paid."""
         try:
-            record = json.loads(line)
-            entry, chain = record["entry"], record["chain"]
-            if chain != _chain(self.head, json.dumps(entry, sort_keys=True)):
-                raise ValueError
-            if number == 1:
-                if entry["format"] != _FORMAT:
-                    raise ValueError
-                self._data: str = entry["data"]
-            else:
-                known = self._mechanisms.get(entry["hash"])
-                mechanism = known if known is not None else parse(entry["mechanism"], Mechanism)
-                if mechanism.hash != entry["hash"]:
-                    raise ValueError
-                self._count(entry["hash"], mechanism, whole("steps", entry["steps"], least=1))
-        except (ValueError, KeyError, TypeError, NoisetteError):
-            raise LedgerError(
-                f"line {number} of the ledger {self.path} was edited or is damaged.",
-                hint="restore the file from a backup; spending that cannot be read cannot be counted",
-            ) from None
-        self.head = chain
-        self._heads.add(chain)
+            if os.pwrite(self._file, line, self.size - len(line)) != len(line):
+                raise OSError(errno.ENOSPC, "no space left on device")
+            os.fsync(self._file)
+            os.ftruncate(self._file, self.size)
+            os.fsync(self._file)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
 
-    def _name(self, data: str | None) -> None:
-        if self.head == _FIRST:
-            if data is None:
-                raise InvalidInput(
-                    "a new ledger needs the name of its data set.", hint="give data='...', any public name"
-                )
-            self._data = data
-            # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
-            self._append({"format": _FORMAT, "data": data, "id": _identity(), "time": _now()})
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            os.fsync(folder)  # the file's own name must survive a crash as well
-            os.close(folder)
-        elif data is not None and data != self._data:
+    def _create(self, data: str | None) -> None:
+        """Begin a ledger; it appears under its name with its first line in it, or not at all."""
+        if data is None:
+            raise InvalidInput("a new ledger needs the name of its people.", hint="give data='...', any public name")
+        # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
+        line = render(self.head, {"format": FORMAT, "data": data, "id": _identity(), "time": _now()})
+        beside = self._place.with_name(f"{self._place.name}.{os.getpid()}.new")
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with beside.open("xb") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):  # another process was faster: its ledger is taken
+                    os.link(beside, self._place)
+            finally:
+                beside.unlink(missing_ok=True)
+            folder = os.open(self._place.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # the file's own name must survive a crash as well
+            finally:
+                os.close(folder)
+        except (OSError, ValueError) as error:
+            raise _unwritable(self.path, error) from None
+
+    def _check_place(self) -> None:
+        """Refuse to go on where the path leads to another file than the one that is open, or others wrote to it."""
+        if self._file < 0:
+            raise LedgerError(f"the ledger {self.path} is closed.", hint="open it again")
+        here = os.fstat(self._file)
+        try:
+            there = os.stat(self._place)
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(here, there) or here.st_size != self.size:
             raise LedgerError(
-                f"the ledger {self.path} belongs to the data set {self._data!r}, not {data!r}.",
-                hint="use one ledger for each data set",
+                f"the ledger {self.path} was moved, replaced or changed while it was open, so nothing was released.",
+                hint="put back the ledger that was opened, then resume",
             )
 
-    @property
-    def data(self) -> str:
-        """The name that the owner gave to the data set."""
-        return self._data
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    def _check_data(self, data: str | None) -> None:
+        if data is not None and data != self.data:
             raise LedgerError(
-                f"the ledger {self.path} is in use by another process.", hint="wait for it to end, then try again"
-            ) from None
-
-    def _unwritable(self, error: OSError) -> LedgerError:
-        reason = (error.strerror or "unknown error").lower()
-        return LedgerError(
-            f"the ledger {self.path} cannot be written ({reason}), so nothing was released.",
-            hint="free some space or choose another place, then resume",
-        )
+                f"the ledger {self.path} belongs to the people {self.data!r}, not {data!r}.",
+                hint=f"if they are the same people, call them {self.data!r} (--people, or data=); "
+                "two ledgers of the same people would each count too little",
+            )
 
     def close(self) -> None:
         """Give the file back; the ledger can be opened again."""
@@ -203,8 +192,54 @@ class Ledger:
         self.close()
 
 
-def _chain(head: str, body: str) -> str:
-    return hashlib.sha256(f"{head}\n{body}".encode()).hexdigest()[:16]
+def _absent(path: Path) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        pass  # opening it will tell why
+    return False
+
+
+def _opened(path: Path, flags: int) -> int:
+    """The file at `path`, where it is one: opening a pipe would wait for ever, and a device keeps nothing."""
+    try:
+        if stat.S_ISREG(os.stat(path).st_mode):
+            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LedgerError(
+            f"the ledger {path} is missing.", hint="restore it: without it nobody knows what was spent"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error, "read" if flags == os.O_RDONLY else "written") from None
+    raise LedgerError(f"{path} is no regular file, so it cannot keep a ledger.", hint="give the path of a file")
+
+
+def _lock(file: int, how: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LedgerError(
+            f"the ledger {path} is in use by another process.", hint="wait for it to end, then try again"
+        ) from None
+    except OSError as error:
+        raise _unwritable(path, error, "locked") from None
+
+
+def _slurp(file: int) -> bytes:
+    pieces = []
+    while piece := os.read(file, 1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _unwritable(path: Path, error: OSError | ValueError, what: str = "written") -> LedgerError:
+    reason = (getattr(error, "strerror", None) or "no path of a file").lower()
+    return LedgerError(
+        f"the ledger {path} cannot be {what} ({reason}), so nothing was released.",
+        hint="free some space, choose another place, or see who may use it; then resume",
+    )
 
 
 def _identity() -> str:

@@ -34,7 +34,7 @@ class OneRun:
 
     With the stated `confidence`, epsilon at `delta` is at least `lower`. `lower_gaussian` is the same where the run's
     trade-off is Gaussian in shape, as that of many steps nearly is. `refuted` says that `lower` is above the claimed
-    epsilon, or that there were more right guesses than the claimed trade-off allows.
+    epsilon, or that there were more right guesses than the claimed trade-off allows. `stamps` qualify all of them.
     """
 
     claimed: float
@@ -46,6 +46,7 @@ class OneRun:
     guesses: tuple[int, ...]
     right: tuple[int, ...]
     refuted: bool
+    stamps: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -54,7 +55,7 @@ class OneRun:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        return {"verdict": self.verdict, "level": 1 - self.confidence, **asdict(self)}
+        return {"verdict": self.verdict, "level": 1 - self.confidence, **asdict(self), "stamps": list(self.stamps)}
 
 
 def one_run(
@@ -95,7 +96,8 @@ def one_run(
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence!r}, outside (0, 1).", hint="0.95 is usual")
     run = as_run(claim)
-    claimed = guarantee(run, delta).epsilon
+    promise = guarantee(run, delta).stamped(*["reproducible"] * (seed is not None))
+    claimed = promise.epsilon
     curve = tradeoff(run)
     coins = torch.from_numpy(Generator(seed, purpose="coins").uniforms(len(inputs)) <= 0.5)
     score = train(torch.cat([data[0], inputs[coins]]), torch.cat([data[1], targets[coins]]))
@@ -119,7 +121,7 @@ def one_run(
     lower = max(epsilon_lower(m, r, v, delta, level) for r, v in pairs)
     gaussian = max(epsilon_of_gaussian(gaussian_lower(m, r, v, level), delta) for r, v in pairs)
     refuted = lower > claimed or any(too_many(allowed, m, r, v, level) for r, v in pairs)
-    return OneRun(claimed, lower, gaussian, delta, confidence, m, guesses, right, refuted)
+    return OneRun(claimed, lower, gaussian, delta, confidence, m, guesses, right, refuted, promise.stamps)
 
 
 def _right(entered: Any, guesses: int) -> int:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import track
 
-from noisette.account import calibrate, guarantee, tradeoff
+from noisette.account import calibrate, guarantee, read_ledger, tradeoff
 from noisette.account.compare import DEFAULT_NOISES, Row, compare, verdict
-from noisette.account.ledger import Ledger
 from noisette.cli.options import (
     AccountantOption,
     DeltaOption,
@@ -20,10 +19,10 @@ from noisette.cli.options import (
     RateOption,
     mechanism,
 )
-from noisette.cli.output import JsonFlag, emit, log, show, table
+from noisette.cli.output import JsonFlag, emit, log, show, table, tell_cut
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
-from noisette.mechanism import Guarantee, Mechanism, Run
+from noisette.mechanism import Guarantee, Mechanism, Run, in_order
 from noisette.noise import Gaussian, Noise
 from noisette.profiles import Profiles
 from noisette.spec import parse, parse_number
@@ -47,14 +46,15 @@ def account_command(
 ) -> None:
     """The epsilon of a mechanism, or of all that a ledger has spent."""
     if ledger is not None:
-        with Ledger(ledger, must_exist=True) as book:
-            run = book.run()
+        record = read_ledger(ledger)
+        tell_cut(record, ledger)
+        run, stamps = record.run(), record.stamps
     elif encoder and noise and rate:
-        run = (mechanism(encoder, noise, rate, steps),)
+        run, stamps = (mechanism(encoder, noise, rate, steps),), ()
     else:
         raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger")
     with log.status("accounting"):
-        result = guarantee(run, delta, accountant, examples=examples)
+        result = guarantee(run, delta, accountant, examples=examples).stamped(*stamps)
     if plot is not None:
         from noisette.report.tradeoff import draw_tradeoff  # noqa: PLC0415 - matplotlib takes a second to import
 
@@ -113,7 +113,8 @@ def compare_command(
         from noisette.report.comparison import draw_comparison  # noqa: PLC0415 - matplotlib takes a second to import
 
         draw_comparison(rows, f"epsilon {epsilon:g}, coordinates: {dim:,}, releases: {steps:,}", plot)
-    value = {"rows": [row.to_dict() for row in rows], "winner": winner.noise, "verdict": words}
+    claim = {"epsilon": epsilon, "delta": delta, "stamps": list(in_order(name for row in rows for name in row.stamps))}
+    value = {"rows": [row.to_dict() for row in rows], "winner": winner.noise, "verdict": words, **claim}
     emit(as_json, value, lambda: _show_rows(rows, words))
 
 
@@ -124,6 +125,7 @@ def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
         "delta": result.delta,
         "accountant": result.accountant,
         "kind": result.kind,
+        "stamps": list(result.stamps),
         "adjacency": result.adjacency,
         "basis": result.basis,
         "mechanism": texts[0] if len(texts) == 1 else texts,
@@ -145,7 +147,7 @@ def _show_rows(rows: list[Row], words: str) -> None:
 
     cells = [
         [
-            row.law,
+            f"{row.law} ({', '.join(row.stamps)})" if row.stamps else row.law,
             cell(row.scale),
             cell(row.std),
             cell(row.l1) + ("*" if row.median else ""),
@@ -156,4 +158,6 @@ def _show_rows(rows: list[Row], words: str) -> None:
     show.print(table(["noise", "scale", "std = L2 error", "L1 error", "effective sigma"], cells))
     if any(row.median for row in rows):
         show.print("* median absolute error: the mean is infinite")
+    if any("estimate" in row.stamps for row in rows):
+        show.print("(estimate): the common epsilon is an estimate for it, not a bound")
     show.print(words, markup=False)

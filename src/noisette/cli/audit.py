@@ -20,6 +20,7 @@ from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.gradients import Gradients
+from noisette.mechanism import STAMPS
 from noisette.recipes import Recipe
 from noisette.spec import parse
 from noisette.training import Trainer, make_private
@@ -102,7 +103,8 @@ def _show(found: Audit, plot: Path | None) -> None:
 def _show_one_run(found: OneRun) -> None:
     for size, right in zip(found.guesses, found.right, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
-    show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}")
+    said = f" ({'; '.join(STAMPS[name] for name in found.stamps)})" if found.stamps else ""
+    show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}{said}")
     show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
     show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
     _show_verdict(found.verdict, found.refuted)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from noisette.account.record import Record
 from noisette.errors import NoisetteError
 
-__all__ = ["JsonFlag", "emit", "fail", "log", "show"]
+__all__ = ["JsonFlag", "emit", "fail", "log", "show", "table", "tell_cut"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -33,6 +35,15 @@ def fail(error: NoisetteError) -> int:
     """Tell an error and its fix on stderr; the exit status is 1."""
     log.print(f"[bold red]error:[/] {_plain(error.sentence)}\n\n[bold cyan]hint:[/] {_plain(error.hint)}")
     return 1
+
+
+def tell_cut(record: Record, path: Path) -> None:
+    """Say on stderr that lines of the ledger at `path` were cut short, and what they were counted as."""
+    if record.cut is not None:
+        log.print(
+            f"a line of the ledger {path} was cut short: it counts as {record.cut} steps, the most it can have paid",
+            markup=False,
+        )
 
 
 def table(columns: list[str], rows: list[list[str]]) -> Table:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.status import Status
 
 from noisette import data as datasets
-from noisette.cli.output import JsonFlag, emit, log, show
+from noisette.cli.output import JsonFlag, emit, log, show, tell_cut
 from noisette.errors import InvalidInput, RankLost
 from noisette.features import Progress as FeatureProgress
 from noisette.recipes import OpenRun, Recipe, load, reopen, start
@@ -56,7 +56,10 @@ def train_command(
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
     data_root: _RootOption = None,
     runs: Annotated[Path, typer.Option(help="Where the folder of the run goes.")] = Path("runs"),
-    ledger: Annotated[Path | None, typer.Option(help="A data set's ledger, which all its runs pay into.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger of these people, which all runs pay into.")] = None,
+    people: Annotated[
+        str | None, typer.Option(help="A public name for the people in the data; its file or name if left out.")
+    ] = None,
     tensorboard: _BoardOption = False,
     unsafe: _UnsafeFlag = False,
     as_json: JsonFlag = False,
@@ -72,8 +75,8 @@ def train_command(
     with _one_voice():
         with log.status("loading data and planning the noise") as status:
             opened = start(
-                runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, unsafe=unsafe,
-                progress=_told(status),
+                runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, people=people,
+                unsafe=unsafe, progress=_told(status),
             )  # fmt: skip
         if opened.complete:  # torchrun has started again what was done already
             opened.close()
@@ -105,7 +108,8 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
 
     def human() -> None:
         for key, entry in value.items():
-            show.print(f"[bold]{key}[/] {entry}", markup=True)
+            text = (", ".join(entry) or "none") if key.endswith("stamps") else entry
+            show.print(f"[bold]{key}[/] {text}", markup=True)
 
     emit(as_json, value, human)
 
@@ -157,6 +161,8 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
+    for book in opened.cut:
+        tell_cut(book, book.path)
     board = _board(opened.folder) if tensorboard and opened.ranks.first else None
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
@@ -169,7 +175,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
                     last = point
                     bar.update(task, note=_note(point))
                     if board is not None:
-                        board.add_scalar("epsilon", point.epsilon, point.updates)
+                        board.add_scalar(f"epsilon{point.promise.qualification}", point.promise.epsilon, point.updates)
                         if point.accuracy is not None:
                             board.add_scalar("test accuracy", point.accuracy, point.updates)
     except (KeyboardInterrupt, RankLost) as reason:
@@ -194,12 +200,13 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
     picture = draw_accuracy(opened.folder)
-    promise = opened.private.guarantee(opened.recipe.delta)
+    promise = opened.promise
     value = {
         "run": str(opened.folder),
         "epsilon": promise.epsilon,
         "delta": promise.delta,
         "kind": promise.kind,
+        "stamps": list(promise.stamps),
         "accuracy": last.accuracy,
         "steps": last.updates,
         "seconds": round(seconds, 2),
@@ -210,10 +217,6 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(f"[bold]guarantee: {promise}[/] ({promise.kind}, {promise.adjacency})")
-        if opened.reproducible:
-            show.print("reproducible: not for release")
-        if opened.unsafe:
-            show.print("private metrics were shown: the guarantee does not cover them")
         show.print(f"{opened.folder} holds the model, its ledger and {picture.name}", markup=False)
         show.print(f"plot: {picture}", markup=False)
 
@@ -226,7 +229,8 @@ def _told(status: Status) -> FeatureProgress:
 
 
 def _note(point: Point) -> str:
-    parts = [f"epsilon {point.epsilon:.2f}"]
+    stamps = f" ({', '.join(point.promise.stamps)})" if point.promise.stamps else ""  # short: it stands on one line
+    parts = [f"epsilon {point.promise.epsilon:.2f}{stamps}"]
     if point.accuracy is not None:
         parts.append(f"test {point.accuracy:.1%}")
     if point.train_loss is not None:

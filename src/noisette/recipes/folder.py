@@ -18,7 +18,7 @@ from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput, MechanismMismatch
 from noisette.features import Progress
 from noisette.gradients import Gradients
-from noisette.mechanism import Mechanism
+from noisette.mechanism import Guarantee, Mechanism
 from noisette.recipes.inputs import Inputs, map_of
 from noisette.recipes.launch import begun, launch
 from noisette.recipes.recipe import Recipe
@@ -35,9 +35,14 @@ class Point:
     updates: int
     paid: int
     total: int
-    epsilon: float
+    promise: Guarantee
     accuracy: float | None
     train_loss: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a line holds, for JSON."""
+        told = {name: value for name, value in vars(self).items() if name != "promise" and value is not None}
+        return told | {"epsilon": self.promise.epsilon, "stamps": list(self.promise.stamps)}
 
 
 class OpenRun:
@@ -46,7 +51,8 @@ class OpenRun:
     Of several processes that have joined, rank 0 reads and writes the folder and tells the others what is in it.
 
     `unsafe` shows the training loss, which is private: every result is stamped with it. So is `reproducible`, which
-    says that an earlier process of the run had a seed.
+    says that an earlier process of the run had a seed. `people` is whom the ledgers belong to, where that is not the
+    data set by its own name. A run that goes on (`again`) has its ledgers already.
     """
 
     def __init__(
@@ -58,12 +64,14 @@ class OpenRun:
         device: str = "cpu",
         seed: int | None = None,
         shared: Path | None = None,
+        people: str | None = None,
         unsafe: bool = False,
         reproducible: bool = False,
+        again: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self.folder, self.recipe, self.unsafe, self.ranks = folder, recipe, unsafe, Ranks.current()
-        self.reproducible = reproducible or seed is not None
+        self.people = people or datasets.people(recipe.data)
         _check_device(device)
         self.data = datasets.load(recipe.data, data_root)
         self.inputs = Inputs.of(recipe, self.data, folder, progress)
@@ -80,7 +88,7 @@ class OpenRun:
             if self.ranks.first:
                 for path in (folder / "ledger.jsonl", shared):
                     if path is not None:
-                        self._books.append(Ledger(path, data=recipe.data))
+                        self._books.append(Ledger(path, data=self.people, must_exist=again))
                 _check_own(self._books[0], self.mechanism)
             self.private = make_private(
                 model,
@@ -96,6 +104,7 @@ class OpenRun:
         except BaseException:
             self.close()
             raise
+        self.private.stamp(*["reproducible"] * reproducible, *["unsafe"] * unsafe)
         optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
         total = self.private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
@@ -130,7 +139,7 @@ class OpenRun:
         if not self.ranks.first:
             return None
         point = self._point()
-        line = json.dumps({key: value for key, value in vars(point).items() if value is not None}) + "\n"
+        line = json.dumps(point.to_dict()) + "\n"
         self.save()  # first, so that a kill between the two leaves no point that is reached again
         checkpoint.write(self.folder / "metrics.jsonl", (self._metrics() + line).encode())
         return point
@@ -145,15 +154,22 @@ class OpenRun:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
         checkpoint.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
-        promise = self.private.guarantee(self.recipe.delta).to_dict()
+        promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
-        if self.reproducible:
-            promise["reproducible"] = "not for release"
-        if self.unsafe:
-            promise["unsafe"] = "private metrics were shown: the guarantee does not cover them"
         if len(self._books) > 1:
-            promise["ledger_epsilon"] = guarantee(self._books[1].run(), self.recipe.delta).epsilon
+            all_runs = self._books[1].guarantee(self.recipe.delta)
+            promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
         checkpoint.write(self.folder / "guarantee.json", (json.dumps(promise, indent=2) + "\n").encode())
+
+    @property
+    def promise(self) -> Guarantee:
+        """What the steps paid so far promise."""
+        return self.private.guarantee(self.recipe.delta)
+
+    @property
+    def cut(self) -> list[Ledger]:
+        """Ledgers of this run in which a line was cut short."""
+        return [book for book in self._books if book.cut is not None]
 
     def close(self) -> None:
         """Give the ledgers back."""
@@ -168,8 +184,7 @@ class OpenRun:
         if self.unsafe:
             with torch.no_grad():
                 loss = float(self._loss(self.trainer.model(self._inputs), self._targets))
-        epsilon = self.private.guarantee(self.recipe.delta).epsilon
-        return Point(self.private.updates, self.private.paid, self.private.total, epsilon, right, loss)
+        return Point(self.private.updates, self.private.paid, self.private.total, self.promise, right, loss)
 
 
 def _plan(folder: Path, recipe: Recipe, dim: int, examples: int) -> str:
@@ -245,7 +260,8 @@ def _describe(opened: OpenRun, options: dict[str, Any]) -> None:
     settings: dict[str, Any] = {
         key: str(value) for key, value in options.items() if value is not None and key not in ("seed", "progress")
     }
-    settings |= {"shape": opened.data.shape, "classes": opened.data.classes, "reproducible": opened.reproducible}
+    settings |= {"shape": opened.data.shape, "classes": opened.data.classes, "people": opened.people}
+    settings["reproducible"] = opened.private.reproducible
     if (name := launch()) is not None:
         settings["launch"] = name
     opened.inputs.save(opened.folder)
@@ -258,12 +274,10 @@ def reopen(folder: Path, **options: Any) -> OpenRun:
     ranks, told = Ranks.current(), b""
     if ranks.first:
         told = json.dumps([read(folder, "recipe.toml"), read(folder, "settings.json")]).encode()
-        if not (folder / "ledger.jsonl").exists():
-            Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
     texts = json.loads(ranks.from_first(told))
     recipe, settings = Recipe.from_toml(texts[0]), json.loads(texts[1])
     known: dict[str, Any] = {"device": settings.get("device", "cpu"), "unsafe": settings.get("unsafe") == "True"}
-    known["reproducible"] = settings["reproducible"]
+    known |= {"reproducible": settings["reproducible"], "people": settings["people"], "again": True}
     known |= {key: Path(settings[key]) for key in ("data_root", "shared") if key in settings}
     return OpenRun(folder, recipe, **(known | options))
 

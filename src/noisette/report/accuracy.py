@@ -25,7 +25,8 @@ def draw_accuracy(folder: Path) -> Path:
         label="test accuracy",
     )
     axis.set(xlabel="step", ylabel="test accuracy (%)", title=folder.name)
-    other.set_ylabel("epsilon")
+    stamps = points[-1]["stamps"] if points else []
+    other.set_ylabel(f"epsilon ({', '.join(stamps)})" if stamps else "epsilon")
     other.set_ylim(bottom=0)
     other.spines[["top"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)

@@ -15,7 +15,7 @@ from noisette.encode import Encoder
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients
-from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
+from noisette.mechanism import Guarantee, Mechanism, Run, as_run, in_order, run_hash
 from noisette.private import Private, Released
 from noisette.release import release
 from noisette.training.ranks import Ranks
@@ -57,10 +57,10 @@ class PrivateRun:
         self._previous: Tensor | None = None
         self.state: State = denoiser.init(run[0].noise, gradients.dim)
         # the first ledger counts this run's own steps, also those of an earlier process that was cut off
-        own = self._ledgers[0] if self._ledgers else None
-        self._paid = self.ranks.gathered([own.spent(mechanism) if own else 0 for mechanism in run])[0]
+        self._paid = self.ranks.gathered(_paid(run, self._ledgers[0]) if self._ledgers else [0] * len(run))[0]
         self._unused = [0] * len(run)
         self.updates = 0
+        self.stamps: tuple[str, ...] = ("reproducible",) if self._noise.reproducible else ()
 
     @property
     def paid(self) -> int:
@@ -79,13 +79,17 @@ class PrivateRun:
 
     @property
     def reproducible(self) -> bool:
-        """Whether noise and batches come from a seed, so that nothing of this run may be released."""
+        """Whether this process draws noise and batches from a seed; `stamps` tell of earlier ones as well."""
         return self._noise.reproducible
 
+    def stamp(self, *stamps: str) -> None:
+        """Qualify every guarantee of this run and, from the next payment on, of its ledgers."""
+        self.stamps = in_order((*self.stamps, *stamps))
+
     def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
-        """What the steps paid so far promise at `delta`."""
+        """What the steps paid so far promise at `delta`, with the stamps of the run."""
         spent = tuple(m.replace(steps=steps) for m, steps in zip(self.run, self._paid, strict=True))
-        return guarantee(spent, delta, accountant, examples=self._share.examples)
+        return guarantee(spent, delta, accountant, examples=self._share.examples).stamped(*self.stamps)
 
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
@@ -114,7 +118,7 @@ class PrivateRun:
         return denoised
 
     def _left(self, which: int) -> int:
-        return self.run[which].steps - self._paid[which] + self._unused[which]
+        return max(0, self.run[which].steps - self._paid[which]) + self._unused[which]
 
     def _pay(self, which: int) -> None:
         """Pay for this step, and for a few to come: a sync to disk takes as long as a small step.
@@ -125,7 +129,7 @@ class PrivateRun:
             mechanism = self.run[which]
             ahead = min(1 + self.total // 200, 16, mechanism.steps - self._paid[which])
             for ledger in self._ledgers:
-                ledger.spend(mechanism, ahead)
+                ledger.spend(mechanism, ahead, stamps=self.stamps)
             self.ranks.check_same_weights(self._gradients.parameters, self.updates)
             self._paid[which] += ahead
             self._unused[which] += ahead
@@ -159,11 +163,12 @@ class PrivateRun:
         """What a resumed run needs to know: public values only, and nothing of any generator."""
         return {
             "mechanism": run_hash(self.run),
-            "ledger": self._ledgers[0].head if self._ledgers else "",
+            "ledgers": [ledger.head for ledger in self._ledgers],
             "updates": self.updates,
             "denoiser": repr(self.denoiser),
             "denoiser_state": self.state,
             "previous": self._previous,
+            "stamps": list(self.stamps),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -173,16 +178,17 @@ class PrivateRun:
                 f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {run_hash(self.run)}.",
                 hint="resume with the mechanism that the run was started with",
             )
-        if self._ledgers and not self._ledgers[0].holds(state["ledger"]):
+        if self._ledgers and not all(any(book.holds(head) for book in self._ledgers) for head in state["ledgers"]):
             raise MechanismMismatch(
-                "the ledger does not hold the entries that the checkpoint was saved with.",
-                hint="restore the ledger that belongs to this run: it was cut or exchanged",
+                "a ledger does not hold the entries that the checkpoint was saved with.",
+                hint="restore the ledgers that this run pays into: one was cut, exchanged or left out",
             )
         if state["denoiser"] != repr(self.denoiser):
             raise MechanismMismatch(
                 f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",
                 hint="resume with the denoiser that the run was started with",
             )
+        self.stamp(*state["stamps"])
         self.state, self.updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
 
 
@@ -248,6 +254,16 @@ def make_private(
         )
     ranks.copy_from_first(model.state_dict().values())
     return PrivateRun(gradients, inputs, targets, run, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
+
+
+def _paid(run: Run, own: Ledger) -> list[int]:
+    """Steps of each mechanism of `run` that its ledger has paid, in order; one that comes twice is filled in turn."""
+    left, out = {mechanism: own.spent(mechanism) for mechanism in run}, []
+    for number, mechanism in enumerate(run):
+        again = mechanism in run[number + 1 :]
+        out.append(min(left[mechanism], mechanism.steps) if again else left[mechanism])
+        left[mechanism] -= out[-1]
+    return out
 
 
 def check_dim(encoder: Encoder, dim: int) -> None:

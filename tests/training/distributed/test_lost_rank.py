@@ -140,7 +140,7 @@ def test_rank_0_pays_before_anybody_releases(tmp_path: Path) -> None:
     def work(rank: int) -> None:
         _count_releases(tmp_path, rank)
         if rank == 0:
-            Ledger.spend = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
+            Ledger.spend = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
         list(trainer_of(gaussian(), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None).run())
 
     children = Processes(3, work, tmp_path / "honest")
