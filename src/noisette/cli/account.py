@@ -132,10 +132,10 @@ def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
 
 
 def _show_guarantee(result: Guarantee, run: Run) -> None:
-    show.print(f"[bold]{result}[/]")
+    show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
     for one in run:
-        show.print(repr(one), markup=False)
+        show.print(repr(one))
     show.print(f"hash {result.mechanism_hash}")
 
 
@@ -156,4 +156,4 @@ def _show_rows(rows: list[Row], words: str) -> None:
     show.print(table(["noise", "scale", "std = L2 error", "L1 error", "effective sigma"], cells))
     if any(row.median for row in rows):
         show.print("* median absolute error: the mean is infinite")
-    show.print(words, markup=False)
+    show.print(words)

@@ -16,6 +16,7 @@ from noisette.profiles.base import Array, Profiles, ProfileSet, rank_counts
 from noisette.spec import entries, real, whole
 
 _MOST_VALUES = 200_000_000
+_MOST_COUNT = 10**12
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,12 @@ class Empirical(Profiles):
     def __post_init__(self) -> None:
         self._set(
             levels=tuple(real("level", level) for level in entries("levels", self.levels)),
-            counts=tuple(whole("count", count, least=1) for count in entries("counts", self.counts)),
+            counts=tuple(whole("count", count, least=1, most=_MOST_COUNT) for count in entries("counts", self.counts)),
         )
+        if not any(self.levels):
+            raise InvalidInput(
+                "all levels of the profile are 0: nothing would be released.", hint="measure it on gradients that move"
+            )
         ProfileSet(np.array([self.levels]), np.array(self.counts, dtype=np.int64)).within(1.0)
 
     @classmethod
