@@ -202,8 +202,8 @@ def array(path: Path) -> Tensor:
     try:
         if not path.is_file():
             raise FileNotFoundError
-        found = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped, so that a header cannot ask for memory
-        if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
+        found = np.lib.format.open_memmap(path, mode="r")  # mapped, so that a header cannot ask for memory
+        if found.dtype.kind not in "fiub":
             raise TypeError
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
             return torch.from_numpy(np.array(found, dtype=np.float32))

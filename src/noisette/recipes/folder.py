@@ -71,6 +71,8 @@ class OpenRun:
         plan = _plan(folder, recipe, dim, len(self._inputs)) if self.ranks.first else ""
         with files.naming(folder / "mechanism.toml"):
             self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
+        if self.ranks.first:  # what cannot be accounted is refused before anything is spent
+            guarantee(self.mechanism, recipe.delta, examples=len(self._inputs))
         self._books: list[Ledger] = []
         try:
             if self.ranks.first:
@@ -174,7 +176,6 @@ def _plan(folder: Path, recipe: Recipe, dim: int, examples: int) -> str:
     if path.exists():
         return files.text(path)
     mechanism = recipe.mechanism(dim, examples)
-    guarantee(mechanism, recipe.delta, examples=examples)  # refuse what cannot be accounted before anything is spent
     files.write(path, mechanism.to_toml().encode())
     return mechanism.to_toml()
 

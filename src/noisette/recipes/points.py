@@ -35,7 +35,7 @@ class Point:
         >>> Point.of({"updates": 2, "paid": 2, "total": 6, "epsilon": 0.5}).accuracy is None
         True
         """
-        counts = {name: whole(name, found.get(name), least=0) for name in ("updates", "paid", "total")}
+        counts = {name: whole(name, found.get(name), least=0, most=10**12) for name in ("updates", "paid", "total")}
         numbers = {
             one.name: real(one.name, found[one.name])
             for one in fields(cls)
