@@ -97,7 +97,6 @@ def _long(command: str, option: str, value: str) -> bool:
         ("train", "--steps"): 4 < number <= 10**9,
         ("audit", "--steps"): 200 < number <= 10**7,
         ("compare", "--dim"): number > 10**4,
-        ("train", "--evaluations"): False,
     }
     return work.get((command, option), False) or value in names() or value in PUBLISHED
 
@@ -192,6 +191,9 @@ def test_many_values(
         (["train", "recipe.toml", "--data", "csv:\udc80:y"], "cannot be written", "UTF-8"),
         (["train", "escape.toml"], "'../../escape', which cannot name a folder", "letters"),
         (["train", "wrong.toml"], "in wrong.toml, noise is 3, not a text", ""),
+        (["account", *MECHANISM, "--encoder", "Ranked(dim=1e300)"], "dim is above", ""),
+        (["audit", *MECHANISM, "--steps", str(10**12)], "steps is above", "integer"),
+        (["audit", *MECHANISM, "--steps", "50", "--encoder", f"L2(dim={10**11})"], "in hand, one by one", "dim of at most"),
         (["--load", "bad.py", "account", *MECHANISM], "bad.py fails when it is loaded (ZeroDivisionError", "python"),
     ],
     ids=lambda value: " ".join(map(str, value))[:60].encode("ascii", "replace") if isinstance(value, list) else "",
