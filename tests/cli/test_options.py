@@ -193,7 +193,7 @@ def test_many_values(
         (["train", "wrong.toml"], "in wrong.toml, noise is 3, not a text", ""),
         (["account", *MECHANISM, "--encoder", "Ranked(dim=1e300)"], "dim is above", ""),
         (["audit", *MECHANISM, "--steps", str(10**12)], "steps is above", "integer"),
-        (["audit", *MECHANISM, "--steps", "50", "--encoder", f"L2(dim={10**11})"], "in hand, one by one", "dim of at most"),
+        (["audit", *MECHANISM, "--steps", "50", "--encoder", f"L2(dim={10**11})"], "in hand, one by one", "at most"),
         (["--load", "bad.py", "account", *MECHANISM], "bad.py fails when it is loaded (ZeroDivisionError", "python"),
     ],
     ids=lambda value: " ".join(map(str, value))[:60].encode("ascii", "replace") if isinstance(value, list) else "",
