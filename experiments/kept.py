@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from noisette import files
 from noisette.errors import InvalidInput
-from noisette.training import checkpoint
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -71,7 +71,7 @@ class Kept:
     def rewrite(self, points: Sequence[Point]) -> None:
         """Keep these points and no others: for what is derived from other results in seconds."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.write(self.path, text(points).encode())
+        files.write(self.path, text(points).encode())
 
 
 def text(points: Sequence[Point]) -> str:

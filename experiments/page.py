@@ -9,7 +9,7 @@ from types import ModuleType
 from kept import RESULTS
 from markdown import table
 
-from noisette.training import checkpoint
+from noisette import files
 
 NAMES = (
     "gradient_distribution",
@@ -69,5 +69,5 @@ def text() -> str:
 def write() -> Path:
     """Write the page, and say where it is."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.write(PAGE, text().encode())
+    files.write(PAGE, text().encode())
     return PAGE

@@ -13,7 +13,7 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator"},
+    {"spec", "generator", "files"},
     {"noise"},
     {"profiles"},
     {"_kernels"},

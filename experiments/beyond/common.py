@@ -15,12 +15,12 @@ from noisette import data as datasets
 from noisette import models
 from noisette.data import Dataset
 from noisette.denoise import Denoiser
+from noisette.files import write
 from noisette.mechanism import Mechanism
 from noisette.recipes import Recipe
 from noisette.recipes.inputs import Inputs
 from noisette.spec import parse
 from noisette.training import Trainer, accuracy, make_private
-from noisette.training.checkpoint import write
 
 RESULTS = Path(__file__).parents[1] / "results" / "beyond"
 

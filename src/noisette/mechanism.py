@@ -15,6 +15,8 @@ from noisette.spec import Spec, parse, positive, whole
 
 __all__ = ["STAMPS", "Guarantee", "Mechanism", "Run", "as_run", "in_order", "run_hash"]
 
+_LEAST_RATE, _MOST_STEPS = 1e-30, 10**15  # far beyond any use, and well within what floats can count
+
 
 @dataclass(frozen=True)
 class Mechanism(Spec):
@@ -41,7 +43,9 @@ class Mechanism(Spec):
         rate = positive("rate", self.rate, hint="the rate is expected batch / examples, like 256/60000")
         if rate > 1:
             raise InvalidInput(f"rate is {self.rate!r}, outside (0, 1].", hint="the rate is expected batch / examples")
-        self._set(rate=rate, steps=whole("steps", self.steps, least=0))
+        if rate < _LEAST_RATE:
+            raise InvalidInput(f"rate is {self.rate!r}: no data set is as large.", hint="check batch and examples")
+        self._set(rate=rate, steps=whole("steps", self.steps, least=0, most=_MOST_STEPS))
         if not self.encoder.image.profiles and not self.noise.rotation_invariant:
             raise Unaccountable(
                 f"the worst case of {type(self.noise).__name__} noise over an L2 ball is not known.",

@@ -11,6 +11,8 @@ import difflib
 import inspect
 import math
 import operator
+import sys
+import unicodedata
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import replace
@@ -82,14 +84,14 @@ def parse(text: str, base: type[S]) -> S:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ParseError(f"{text!r} is not a valid expression.", hint=f"write it like {_example(base)}") from None
+        raise ParseError(f"{_short(text)} is not a valid expression.", hint=f"write it like {_example(base)}") from None
     try:
         value = _value(tree.body, text)
     except RecursionError:
-        raise ParseError(f"{text!r} is nested too deeply.", hint=f"write it like {_example(base)}") from None
+        raise ParseError(f"{_short(text)} is nested too deeply.", hint=f"write it like {_example(base)}") from None
     if not isinstance(value, base):
         raise ParseError(
-            f"{text!r} is not a {base.__name__}.",
+            f"{_short(text)} is not a {base.__name__}.",
             hint=f"write one of {', '.join(registered(base))}, for example {_example(base)}",
         )
     return value
@@ -105,36 +107,45 @@ def parse_number(text: str) -> float:
         numerator, slash, denominator = text.partition("/")
         return float(numerator) / float(denominator) if slash else float(numerator)
     except (ValueError, ZeroDivisionError):
-        raise ParseError(f"{text!r} is not a number.", hint="write 0.01 or a fraction like 256/60000") from None
+        raise ParseError(f"{_short(text)} is not a number.", hint="write 0.01 or a fraction like 256/60000") from None
 
 
 def _value(node: ast.expr, text: str) -> Any:
     match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None):
+        case ast.Constant(value=bool() | float() | str() | None):
             return node.value
+        case ast.Constant(value=int()):
+            return _bounded(node.value, text)
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return tuple(_value(item, text) for item in items)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_number(operand, text)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             try:
-                return _OPERATORS[type(op)](_number(left, text), _number(right, text))
+                return _bounded(_OPERATORS[type(op)](_number(left, text), _number(right, text)), text)
             except (ZeroDivisionError, OverflowError):
                 raise ParseError(
-                    f"{text!r} holds arithmetic with no finite result.", hint="check its numbers"
+                    f"{_short(text)} holds arithmetic with no finite result.", hint="check its numbers"
                 ) from None
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             return _call(name, args, keywords, text)
     raise ParseError(
-        f"{text!r} holds something that is neither a number, a text, a tuple nor a known name.",
+        f"{_short(text)} holds something that is neither a number, a text, a tuple nor a known name.",
         hint="write a name with its arguments, like StudentT(df=9, scale=1.0)",
     )
+
+
+def _bounded(value: Any, text: str) -> Any:
+    """A number that a float can hold as well: integers could go on to any length."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ParseError(f"{_short(text)} holds an integer larger than any float.", hint="check its numbers")
+    return value
 
 
 def _number(node: ast.expr, text: str) -> Any:
     value = _value(node, text)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ParseError(f"{text!r} does arithmetic on something that is no number.", hint="use plain numbers")
+        raise ParseError(f"{_short(text)} does arithmetic on something that is no number.", hint="use plain numbers")
     return value
 
 
@@ -146,12 +157,12 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword], text: st
     positional = [_value(arg, text) for arg in args]
     named = {keyword.arg or "**": _value(keyword.value, text) for keyword in keywords}
     if len(named) < len(keywords):
-        raise ParseError(f"{text!r} gives {name} an argument twice.", hint="leave one of them out")
+        raise ParseError(f"{_short(text)} gives {name} an argument twice.", hint="leave one of them out")
     signature = inspect.signature(known[name])
     try:
         signature.bind(*positional, **named)
     except TypeError as error:
-        raise ParseError(f"{text!r}: {name} {error}.", hint=f"its form is {name}{_form(signature)}") from None
+        raise ParseError(f"{_short(text)}: {name} {error}.", hint=f"its form is {name}{_form(signature)}") from None
     return known[name](*positional, **named)
 
 
@@ -175,29 +186,56 @@ def real(name: str, value: Any) -> float:
             return float(value)
     except OverflowError:
         raise InvalidInput(f"{name} is larger than any float.", hint=hint) from None
-    raise InvalidInput(f"{name} is {value!r}, not a finite number.", hint=hint)
+    raise InvalidInput(f"{name} is {_short(value)}, not a finite number.", hint=hint)
 
 
 def positive(name: str, value: Any, *, hint: str = "") -> float:
     """`value` as a finite float above zero, or an error that names it."""
     number = real(name, value)
     if number <= 0:
-        raise InvalidInput(f"{name} is {value!r}, not above 0.", hint=hint or f"give a positive {name}")
+        raise InvalidInput(f"{name} is {_short(value)}, not above 0.", hint=hint or f"give a positive {name}")
     return number
 
 
 def entries(name: str, value: Any) -> tuple[Any, ...]:
     """`value` as a tuple, or an error that names it."""
     if not isinstance(value, tuple | list):
-        raise InvalidInput(f"{name} is {value!r}, not a tuple.", hint=f"write {name}=({value!r},)")
+        raise InvalidInput(f"{name} is {_short(value)}, not a tuple.", hint=f"write {name}=({_short(value)},)")
     return tuple(value)
 
 
-def whole(name: str, value: Any, *, least: int) -> int:
-    """`value` as an integer of at least `least`, or an error that names it."""
+def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """`value` as an integer from `least` to `most`, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < least:
         raise InvalidInput(
-            f"{name} is {value!r}, not a whole number of at least {least}.",
+            f"{name} is {_short(value)}, not a whole number of at least {least}.",
             hint=f"give {name} as an integer >= {least}",
         )
+    if most is not None and value > most:
+        raise InvalidInput(f"{name} is above {most}.", hint=f"give {name} as an integer <= {most}")
     return int(value)
+
+
+def line(name: str, value: Any) -> str:
+    """`value` as one line of text, which can name a file, or an error that names it.
+
+    >>> line("data", "csv:table.csv:label")
+    'csv:table.csv:label'
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is {_short(value)}, not a text.", hint=f'write {name} = "..."')
+    # control characters, and what stands for bytes that are no UTF-8: neither a file of ours nor a terminal takes them
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        raise InvalidInput(
+            f"{name} holds characters that cannot be written.", hint=f"write {name} in UTF-8 on one line"
+        )
+    return value
+
+
+def _short(value: Any) -> str:
+    """The text of a value from outside, in an error: integers of thousands of digits have none."""
+    try:
+        found = repr(value)
+    except ValueError:
+        return "a huge number"
+    return found if len(found) <= 200 else f"{found[:200]}…"

@@ -107,7 +107,7 @@ class Homemade(Gaussian):
     value = json.loads(done.stdout)
     assert "Homemade" in value["mechanism"]
     assert value["epsilon"] == pytest.approx(guarantee(MECHANISM, 1e-5).epsilon, rel=1e-9)
-    noisette("--load", "none.py", "account", *options).assert_refused("there is no file none.py")
+    noisette("--load", "none.py", "account", *options).assert_refused("there is no Python file none.py")
 
 
 @pytest.mark.parametrize(

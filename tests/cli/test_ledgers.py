@@ -22,7 +22,7 @@ def test_accounting_for_a_file_that_is_no_ledger_leaves_it_alone(noisette: Comma
         noisette("account", "--ledger", path).assert_refused("is no ledger" if content else "is empty", "backup")
         noisette(*SHORT, "--ledger", path).assert_refused("is no ledger" if content else "is empty", "backup")
         assert path.read_text() == content
-    assert not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_one_byte_less_is_told_and_costs_no_less(noisette: Command, tmp_path: Path) -> None:

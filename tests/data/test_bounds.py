@@ -80,3 +80,16 @@ def test_breast_cancer_is_all_there_and_within_its_bounds() -> None:
     back += (upper + lower) / 2
     assert np.allclose(np.where(inside[order], back, 0), np.where(inside[order], bunch.data[order], 0), rtol=1e-5)
     assert np.array_equal(np.concatenate([data.test_targets, data.train_targets]), bunch.target[order])
+
+
+def test_bounds_beside_a_table_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "t.bounds.toml"
+    for text in ("a = 1", "a = [1, 1e999]", "a = [-1e308, 1e308]", "a = " + "[" * 9999, "a = " + "1" * 5000, "a", "\0"):
+        path.write_text(text)
+        with refused(match=r"t\.bounds\.toml"):
+            beside(tmp_path / "t.csv")
+
+
+def test_narrow_bounds_cut_off_without_a_warning() -> None:
+    rows = np.array([[1e38], [-1e38], [0.0]])
+    assert scaled(rows, ["a"], {"a": (0.0, 1e-300)}).tolist() == [[1.0], [-1.0], [-1.0]]

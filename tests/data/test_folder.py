@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image
 
 from noisette.data import Dataset, load
 from noisette.errors import InvalidInput
+from tests.helpers import assert_well_formed
 
 PIXELS = np.random.default_rng(5).integers(0, 256, (6, 8, 3)).astype(np.uint8)
 
@@ -102,3 +104,21 @@ def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     save(tmp_path, "train/b/0.png", np.full((2, 2), 99, dtype=np.uint8))
     values = Dataset.from_folder(tmp_path).train_inputs[:, 0, 0, 0] * 255
     assert values.round().tolist() == [*range(20), 99]
+
+
+def test_any_bytes_are_a_picture_or_an_error(images: Path) -> None:
+    """Flipped bytes in a PNG and in a JPEG: a picture of another look, or an error that names the file."""
+    rng = random.Random(0)
+    path = images / "train" / "dog" / "a.png"
+    for form in ("PNG", "JPEG"):
+        Image.fromarray(PIXELS).save(path, format=form)
+        whole = path.read_bytes()
+        for _ in range(150):
+            data = bytearray(whole)
+            for _ in range(rng.randrange(1, 4)):
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+            try:
+                Dataset.from_folder(images)
+            except InvalidInput as error:
+                assert_well_formed(error)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from noisette.data import Dataset, load
 from noisette.errors import InvalidInput
+from tests.helpers import assert_well_formed, refused
 
 
 def table(folder: Path, text: str) -> Path:
@@ -120,3 +122,35 @@ def test_the_text_form(tmp_path: Path) -> None:
     for bad in (f"csv:{path}", f"csv:{path}:", "csv::y", f"csv:{path}:0.25"):
         with pytest.raises(InvalidInput):
             load(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("a,y\n1," + "7" * 5000 + "\n2,3\n", "more than 100 digits"),
+        ("", "no header"),
+        ("a,y\n", "no row"),
+        ("a,y\n1,0\n", "classes is 1"),
+        ("a,y\nnan,0\n1,1\n", "no finite number"),
+        ("a,a,y\n1,2,0\n", "two columns"),
+        ("a,y\n" + "1" * 200_000 + ",0\n", "not comma-separated"),
+    ],
+)
+def test_tables_that_make_no_data_set(tmp_path: Path, text: str, match: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with refused(InvalidInput, match=match):
+        Dataset.from_csv(tmp_path / "t.csv", "y")
+
+
+def test_any_bytes_are_a_table_or_an_error(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    good = b"\xef\xbb\xbfa,b,y\n" + b"".join(b"%d,%d,%d\n" % (i, i * i, i % 2) for i in range(20))
+    for _ in range(300):
+        data = bytearray(good if rng.random() < 0.7 else rng.randbytes(200))
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.choice((rng.randrange(256), 0, 10, 34, 44, 46))
+        (tmp_path / "t.csv").write_bytes(data)
+        try:
+            Dataset.from_csv(tmp_path / "t.csv", "y", 0.2)
+        except InvalidInput as error:
+            assert_well_formed(error)

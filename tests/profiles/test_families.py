@@ -124,6 +124,14 @@ def test_blocks_share_the_norm() -> None:
         lambda: Blocks(dims=(10, 10), shares=(0.6, 0.6)),
         lambda: Blocks(dims=(10, 10), shares=(0.5, -0.1)),
         lambda: Blocks(dims=(10,), profiles=None),
+        lambda: Empirical(levels=(0.0,), counts=(50,)),
+        lambda: Empirical(levels=(0.0, 0.0), counts=(20, 30)),
+        lambda: Empirical(levels=(0.1,), counts=(10**30,)),
+        lambda: HalfNormal(levels=10**10),
+        lambda: Power(levels=10**10),
+        lambda: Power().build(10**11),
+        lambda: PaperGaussian(n=10**7, levels=500_000).build(10**10),
+        lambda: PaperGaussian(n=10**7).build(10**10),
     ],
 )
 def test_bad_families(make: Callable[[], object]) -> None:

@@ -129,7 +129,7 @@ def test_files(tmp_path: Path) -> None:
     for text, match in (
         ("= 1", "not TOML"),
         ("name = 'x'", "has no batch, data"),
-        (DIGITS.to_toml().replace("lr =", "extra = 1\nlr ="), "unknown extra"),
+        (DIGITS.to_toml().replace("lr =", "extra = 1\nlr ="), "unknown 'extra'"),
     ):
         path.write_text(text)
         with refused(InvalidInput, match=match):

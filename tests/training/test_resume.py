@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from noisette import Gaussian, Mechanism, Private, Released
+from noisette import Gaussian, Mechanism, Private, Released, files
 from noisette.account import Ledger
 from noisette.denoise import Kalman, LowPass
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch, NoisetteError
 from noisette.generator import Generator
-from noisette.training import Trainer, checkpoint, private_run
+from noisette.training import Trainer, private_run
 from tests.helpers import refused
 from tests.training.tiny import flat, gaussian, room, trainer_of
 
@@ -142,7 +142,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def test_a_generator_cannot_be_put_into_a_checkpoint(tmp_path: Path) -> None:
     with refused(InvalidInput, match="cannot be saved"):
-        checkpoint.save(tmp_path / "x.pt", {"generator": Generator()})
+        files.save(tmp_path / "x.pt", {"generator": Generator()})
     assert not list(tmp_path.iterdir())
 
 
@@ -238,7 +238,7 @@ def test_a_pickle_bomb_does_not_go_off(tmp_path: Path, how: str) -> None:
     else:
         path.write_bytes(pickle.dumps(_Bomb(marker), protocol=2))
     with refused(InvalidInput, match="damaged or holds more than data"):
-        checkpoint.load(path)
+        files.load(path)
     assert not marker.exists()
     if how == "pickle":
         pickle.loads(path.read_bytes())  # the bomb is live
@@ -252,7 +252,7 @@ def test_a_truncated_checkpoint_is_refused_at_any_length(tmp_path: Path) -> None
     for length in (0, 1, 2, 10, *range(100, len(whole), len(whole) // 40), len(whole) - 1):
         path.write_bytes(whole[:length])
         with refused(InvalidInput, match="damaged"):
-            checkpoint.load(path)
+            files.load(path)
 
 
 def test_bytes_overwritten_anywhere_are_refused_or_harmless(tmp_path: Path) -> None:
@@ -264,18 +264,18 @@ def test_bytes_overwritten_anywhere_are_refused_or_harmless(tmp_path: Path) -> N
     for start in range(0, len(whole), len(whole) // 60):
         path.write_bytes(whole[:start] + bytes(16) + whole[start + 16 :])
         try:
-            checkpoint.load(path)
+            files.load(path)
         except InvalidInput:
             refusals += 1
     assert refusals > 5
 
 
 def test_a_missing_or_foreign_file_is_refused(tmp_path: Path) -> None:
-    with refused(InvalidInput, match="there is no"):
-        checkpoint.load(tmp_path / "none.pt")
+    with refused(InvalidInput, match="has no none.pt"):
+        files.load(tmp_path / "none.pt")
     (tmp_path / "text.pt").write_text("hello")
     with refused(InvalidInput, match="damaged"):
-        checkpoint.load(tmp_path / "text.pt")
+        files.load(tmp_path / "text.pt")
     _stopped(tmp_path)
     for wrong in ({"weight": torch.zeros(2)}, [1, 2], torch.zeros(3)):
         torch.save(wrong, tmp_path / "checkpoint.pt")

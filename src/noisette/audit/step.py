@@ -36,6 +36,9 @@ _MOST_AT_ONCE, _MOST_STEPS = 2**17, 500  # values, and steps between two signs o
 Progress = Callable[[int, int], None]
 
 
+_LONGEST, _WIDEST = 10**7, 10**8  # steps and coordinates, beyond which an audit would not end
+
+
 @dataclass(frozen=True)
 class Point:
     """One test of one regime: the error rates that were measured, bounds above them, and what is claimed.
@@ -168,7 +171,12 @@ def attacks(
     mechanism: Mechanism, *, steps: int, level: float, seed: int | None = None, progress: Progress | None = None
 ) -> Iterator[Attack]:
     """The attacks that an audit consists of, regime by regime: one with a reason decides the verdict."""
-    steps = whole("steps", steps, least=50)
+    steps = whole("steps", steps, least=50, most=_LONGEST)
+    if mechanism.encoder.known_dim > _WIDEST:
+        raise InvalidInput(
+            f"an audit takes vectors of {mechanism.encoder.dim} coordinates in hand, one by one.",
+            hint=f"audit the same encoder with a dim of at most {_WIDEST}",
+        )
     if not 0 < real("level", level) < 1:
         raise InvalidInput(f"level is {level!r}, outside (0, 1).", hint="1e-4 allows one false alarm in 10,000 audits")
     statistic, simulation = Statistic(mechanism.noise), Generator(seed, purpose="simulation")

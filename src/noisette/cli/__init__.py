@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import io
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +19,7 @@ from noisette.cli.figures import figures_command
 from noisette.cli.output import fail, show
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.files import reason
 
 __all__ = ["app", "main"]
 
@@ -49,19 +52,33 @@ def _root(
 
 
 def _import(path: Path, name: str) -> None:
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}.", hint="--load takes the path of a Python file")
+    if not os.path.isfile(path) or path.suffix != ".py":
+        raise InvalidInput(f"there is no Python file {path}.", hint="--load takes the path of a .py file")
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InvalidInput(f"{path} is no Python file.", hint="--load takes the path of a Python file")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except NoisetteError:
+        raise
+    except Exception as error:  # noqa: BLE001 - code of others fails in ways of its own
+        told = f"{type(error).__name__}: {error}".rstrip(".")
+        raise InvalidInput(
+            f"{path} fails when it is loaded ({told}).", hint=f"run python {path} to see where"
+        ) from None
 
 
 def main() -> None:
     """Run the command line; errors of the library end in a sentence and a hint, not in a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         app()
     except NoisetteError as error:
         sys.exit(fail(error))
+    except OSError as error:  # of a file that a command was given, where nothing closer has more to say
+        about = f"{error.filename!r}: " if error.filename else ""
+        told = InvalidInput(f"{about}{reason(error)}.", hint="check the paths that were given, and the disk")
+        sys.exit(fail(told))

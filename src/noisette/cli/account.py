@@ -106,7 +106,7 @@ def compare_command(
     laws = [parse(text, Noise) for text in noises] if noises else list(DEFAULT_NOISES)
     base = Mechanism(Ranked(dim, parse(profiles, Profiles)), Gaussian(), parse_number(rate), steps)
     found = compare(base, epsilon, delta, laws)
-    rows = [next(found) for _ in track(laws, "comparing", console=log, transient=True)]
+    rows = list(track(found, "comparing", len(laws), console=log, transient=True))
     rows.sort(key=lambda row: (row.l2 is None, row.l2 or row.l1))
     winner, words = verdict(rows)
     if plot is not None:
@@ -134,10 +134,10 @@ def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
 
 
 def _show_guarantee(result: Guarantee, run: Run) -> None:
-    show.print(f"[bold]{result}[/]")
+    show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
     for one in run:
-        show.print(repr(one), markup=False)
+        show.print(repr(one))
     show.print(f"hash {result.mechanism_hash}")
 
 
@@ -160,4 +160,4 @@ def _show_rows(rows: list[Row], words: str) -> None:
         show.print("* median absolute error: the mean is infinite")
     if any("estimate" in row.stamps for row in rows):
         show.print("(estimate): the common epsilon is an estimate for it, not a bound")
-    show.print(words, markup=False)
+    show.print(words)

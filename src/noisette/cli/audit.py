@@ -94,10 +94,10 @@ def _show(found: Audit, plot: Path | None) -> None:
     )
     _show_verdict(found.verdict, found.refuted)
     for reason in found.reasons:
-        show.print(f"  {reason}", markup=False)
+        show.print(f"  {reason}")
     show.print(f"an honest mechanism is refuted at most once in {1 / found.level:,.0f} audits; {found.seconds:.0f} s")
     if plot is not None:
-        show.print(f"plot: {plot}", markup=False)
+        show.print(f"plot: {plot}")
 
 
 def _show_one_run(found: OneRun) -> None:
@@ -112,7 +112,7 @@ def _show_one_run(found: OneRun) -> None:
 
 
 def _show_verdict(verdict: str, refuted: bool) -> None:
-    show.print(f"[bold {'red' if refuted else 'green'}]{verdict}[/]")
+    show.print(verdict, style="bold red" if refuted else "bold green")
 
 
 def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None) -> OneRun:

@@ -29,7 +29,7 @@ def fetch_command(
 ) -> None:
     """Fetch a data set through the package clients of this machine, checked by its digest."""
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=log, transient=True
+        TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), console=log, transient=True
     ) as bar:
         task = bar.add_task(name, total=None)
 
@@ -37,4 +37,4 @@ def fetch_command(
             bar.update(task, description=label, completed=done, total=total or None)
 
         folder = datasets.fetch(name, data_root, report)
-    emit(as_json, {"name": name, "folder": str(folder)}, lambda: show.print(str(folder), markup=False))
+    emit(as_json, {"name": name, "folder": str(folder)}, lambda: show.print(str(folder)))

@@ -49,7 +49,7 @@ def figures_command(
 def _make(names: list[str], results: Path, draw: bool, as_json: bool) -> list[dict[str, Any]]:
     """Fill and draw each figure, with a bar for each; Ctrl-C keeps the points that are done."""
     rows = []
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     try:
         with Progress(*columns, console=log, transient=as_json) as bar:
             for name in names:
@@ -94,7 +94,7 @@ def importable(folder: Path) -> Iterator[None]:
 
 def _tell(rows: list[dict[str, Any]], page: Path) -> None:
     for claim in [claim for row in rows for claim in row["claims"]]:
-        show.print(f"{claim['claim']}\n  {claim['verdict']}", markup=False)
+        show.print(f"{claim['claim']}\n  {claim['verdict']}")
     for row in rows:
-        show.print(f"plot: {row['picture']}", markup=False)
-    show.print(f"page: {page}", markup=False)
+        show.print(f"plot: {row['picture']}")
+    show.print(f"page: {page}")

@@ -27,7 +27,8 @@ RateOption = Annotated[str, typer.Option("--rate", help="Sampling rate; fraction
 DeltaOption = Annotated[float, typer.Option("--delta", help="Failure probability, well below 1 / examples.")]
 AccountantOption = Annotated[str, typer.Option("--accountant", help="pld (tight), rdp or rdp-classic (the paper's).")]
 ExamplesOption = Annotated[
-    int | None, typer.Option("--examples", help="Public number of examples: a delta of 1/examples or more is refused.")
+    int | None,
+    typer.Option("--examples", min=1, help="Public number of examples: a delta of 1/examples or more is refused."),
 ]
 
 

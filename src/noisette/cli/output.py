@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from noisette.account.record import Record
 from noisette.errors import NoisetteError
@@ -19,8 +20,9 @@ __all__ = ["JsonFlag", "emit", "fail", "log", "show", "table", "tell_cut"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
-show = Console(highlight=False, soft_wrap=True)
-log = Console(stderr=True, highlight=False, soft_wrap=True)
+# no markup: what is said quotes names and files of others, where brackets may stand for nothing
+show = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+log = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def emit(as_json: bool, value: dict[str, Any], human: Callable[[], None]) -> None:
@@ -33,17 +35,21 @@ def emit(as_json: bool, value: dict[str, Any], human: Callable[[], None]) -> Non
 
 def fail(error: NoisetteError) -> int:
     """Tell an error and its fix on stderr; the exit status is 1."""
-    log.print(f"[bold red]error:[/] {_plain(error.sentence)}\n\n[bold cyan]hint:[/] {_plain(error.hint)}")
+    sentence, hint = _line(error.sentence), _line(error.hint)
+    log.print(Text.assemble(("error:", "bold red"), f" {sentence}\n\n", ("hint:", "bold cyan"), f" {hint}"))
     return 1
 
 
 def tell_cut(record: Record, path: Path) -> None:
     """Say on stderr that lines of the ledger at `path` were cut short, and what they were counted as."""
     if record.cut is not None:
-        log.print(
-            f"a line of the ledger {path} was cut short: it counts as {record.cut} steps, the most it can have paid",
-            markup=False,
-        )
+        counted = f"it counts as {record.cut} steps, the most it can have paid"
+        log.print(f"a line of the ledger {path} was cut short: {counted}")
+
+
+def _line(text: str) -> str:
+    """On one line: a name that is quoted may hold line ends, bells, or bytes that are no text."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(columns: list[str], rows: list[list[str]]) -> Table:
@@ -52,9 +58,5 @@ def table(columns: list[str], rows: list[list[str]]) -> Table:
     for index, name in enumerate(columns):
         out.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
-        out.add_row(*map(_plain, row))
+        out.add_row(*row)
     return out
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -10,19 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
+from rich.text import Text
 
 from noisette import data as datasets
+from noisette import files
 from noisette.cli.output import JsonFlag, emit, log, show, tell_cut
 from noisette.errors import InvalidInput, RankLost
 from noisette.features import Progress as FeatureProgress
 from noisette.recipes import OpenRun, Recipe, load, reopen, start
-from noisette.recipes.folder import Point, read
-from noisette.spec import parse_number
+from noisette.recipes import points as metrics
+from noisette.recipes.points import Point
+from noisette.recipes.settings import Settings
 from noisette.training import join
 
 __all__ = ["predict_command", "resume_command", "show_command", "train_command"]
@@ -101,15 +102,20 @@ def resume_command(
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
     """What a run promises, and how good its model is."""
-    promise = json.loads(read(run, "guarantee.json"))
-    lines = [json.loads(line) for line in read(run, "metrics.jsonl").splitlines()]
-    last = lines[-1] if lines else {}
-    value = {**promise, "run": str(run), "accuracy": last.get("accuracy"), "updates": last.get("updates")}
+    promise, points = files.record(run / "guarantee.json"), metrics.read(run)
+    if not {"epsilon", "delta", "kind"} <= promise.keys():
+        raise InvalidInput(f"{run / 'guarantee.json'} is no guarantee.", hint="restore it from a backup")
+    last = points[-1] if points else None
+    value = promise | {
+        "run": str(run),
+        "accuracy": last.accuracy if last else None,
+        "updates": last.updates if last else None,
+    }
 
     def human() -> None:
         for key, entry in value.items():
             text = (", ".join(entry) or "none") if key.endswith("stamps") else entry
-            show.print(f"[bold]{key}[/] {text}", markup=True)
+            show.print(Text.assemble((key, "bold"), f" {text}"))
 
     emit(as_json, value, human)
 
@@ -124,14 +130,11 @@ def predict_command(
     model = load(run)
     targets = None
     if data.endswith(".npy"):
-        try:
-            inputs = torch.from_numpy(np.load(data, allow_pickle=False)).float()
-        except (OSError, ValueError):
-            raise InvalidInput(f"{data} is no array of numbers.", hint="write it with numpy.save") from None
+        inputs = files.array(Path(data))
     else:
         loaded = datasets.load(data, data_root)
         inputs, targets = loaded.test_inputs, loaded.test_targets
-    shape = tuple(json.loads(read(run, "settings.json"))["shape"])
+    shape = Settings.read(run).shape
     if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
         raise InvalidInput(
             f"inputs of shape {tuple(inputs.shape)} do not fit a model for {shape}.",
@@ -142,7 +145,7 @@ def predict_command(
     value: dict[str, Any] = {"run": str(run), "predictions": found.tolist()}
     if targets is not None:
         value["accuracy"] = float((found == targets).double().mean())
-    emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist())), markup=False))
+    emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist()))))
 
 
 @contextmanager
@@ -175,7 +178,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
                     last = point
                     bar.update(task, note=_note(point))
                     if board is not None:
-                        board.add_scalar(f"epsilon{point.promise.qualification}", point.promise.epsilon, point.updates)
+                        board.add_scalar(point.label, point.epsilon, point.updates)
                         if point.accuracy is not None:
                             board.add_scalar("test accuracy", point.accuracy, point.updates)
     except (KeyboardInterrupt, RankLost) as reason:
@@ -216,9 +219,9 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
     def human() -> None:
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
-        show.print(f"[bold]guarantee: {promise}[/] ({promise.kind}, {promise.adjacency})")
-        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}", markup=False)
-        show.print(f"plot: {picture}", markup=False)
+        show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
+        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
+        show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
 
@@ -229,8 +232,7 @@ def _told(status: Status) -> FeatureProgress:
 
 
 def _note(point: Point) -> str:
-    stamps = f" ({', '.join(point.promise.stamps)})" if point.promise.stamps else ""  # short: it stands on one line
-    parts = [f"epsilon {point.promise.epsilon:.2f}{stamps}"]
+    parts = [f"{point.label} {point.epsilon:.2f}"]
     if point.accuracy is not None:
         parts.append(f"test {point.accuracy:.1%}")
     if point.train_loss is not None:
@@ -243,8 +245,16 @@ def _option(text: str) -> tuple[str, Any]:
     if not equals:
         raise InvalidInput(f"{text!r} is not NAME=VALUE.", hint="write for example activation=tanh")
     if "," in value:
-        return name, [int(part) for part in value.split(",") if part.strip().isdigit()]
-    return name, int(parse_number(value)) if value.isdigit() else value
+        return name, [_plain(part) for part in value.split(",") if part.strip()]
+    return name, _plain(value)
+
+
+def _plain(value: str) -> int | str:
+    """A whole number, or a text as it is."""
+    try:
+        return int(value)
+    except ValueError:
+        return value
 
 
 def _board(folder: Path) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
+import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from noisette import files
 from noisette.errors import InvalidInput
 from noisette.spec import entries, real
 
@@ -27,18 +29,16 @@ def beside(path: Path) -> Bounds | None:
     True
     """
     file = path.with_suffix(".bounds.toml")
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.exists(file):
         return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise InvalidInput(f"{file} is not TOML.", hint="write one column a line, like age = [0, 120]") from None
-    return {name: _pair(name, value) for name, value in found.items()}
+    found = files.table(file)
+    with files.naming(file):
+        return {name: _pair(name, value) for name, value in found.items()}
 
 
 def _pair(name: str, value: object) -> tuple[float, float]:
     pair = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
-    if len(pair) != 2 or not pair[0] < pair[1]:
+    if len(pair) != 2 or not 0 < pair[1] - pair[0] < math.inf:
         raise InvalidInput(f"the bounds of {name!r} are no range.", hint="write the least and the largest: [0, 120]")
     return pair[0], pair[1]
 
@@ -57,4 +57,5 @@ def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) 
             hint="give bounds for every column but the label, and for no other",
         )
     lower, upper = np.array([_pair(name, bounds[name]) for name in names]).T
-    return np.asarray(np.clip((2 * rows - lower - upper) / (upper - lower), -1.0, 1.0))
+    with np.errstate(over="ignore"):  # of what is cut off anyway
+        return np.asarray(np.clip((2 * rows - lower - upper) / (upper - lower), -1.0, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +83,12 @@ def _files(folder: Path) -> list[Path]:
 def _image(file: Path) -> npt.NDArray[np.uint8]:
     """Pixels (C, H, W) of one file."""
     try:
-        with Image.open(file, formats=("PNG", "JPEG")) as image:
-            mode = _MODES.get(image.mode)
-            pixels = None if mode is None else np.asarray(image.convert(mode))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        with warnings.catch_warnings(action="ignore"):
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file, formats=("PNG", "JPEG")) as image:
+                mode = _MODES.get(image.mode)
+                pixels = None if mode is None else np.asarray(image.convert(mode))
+    except Exception:  # noqa: BLE001 - of a damaged picture the decoders raise whatever comes
         raise InvalidInput(f"{file} is no image that can be read.", hint="save it again as PNG") from None
     if pixels is None:
         raise InvalidInput(f"{file} has a pixel format other than grey or RGB of 8 bits.", hint="save it as RGB PNG")

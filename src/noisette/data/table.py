@@ -131,6 +131,11 @@ def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:
             f"column {target!r} of {file} holds numbers that are not integers.",
             hint="a label is an integer or a text: round it, or give it a name",
         )
+    if any(len(name) > _LONGEST for name in distinct):
+        raise InvalidInput(
+            f"column {target!r} of {file} holds an integer of more than {_LONGEST} digits.",
+            hint="is it the column of the labels? A label is a short integer or a text",
+        )
     if len({int(name) for name in distinct}) < len(distinct):
         raise InvalidInput(
             f"column {target!r} of {file} writes one integer in two ways.", hint="write 1 everywhere, not 01 or +1"
@@ -151,4 +156,5 @@ def _is_number(text: str) -> bool:
     return not math.isnan(float(text))  # "nan" may well be a name
 
 
+_LONGEST = 100
 _LARGEST = float(np.finfo(np.float32).max)  # inputs become float32

@@ -17,6 +17,8 @@ from noisette.spec import Spec, positive, whole
 
 __all__ = ["Encoder", "Image"]
 
+_MOST_DIM = 10**12  # more than any model has, and counted exactly in floats
+
 
 @dataclass(frozen=True)
 class Image:
@@ -93,7 +95,7 @@ class Encoder(Spec):
 
     def __post_init__(self) -> None:
         if self.dim is not None:
-            self._set(dim=whole("dim", self.dim, least=1))
+            self._set(dim=whole("dim", self.dim, least=1, most=_MOST_DIM))
         self._set(radius=positive("radius", self.radius), micro_batch=whole("micro_batch", self.micro_batch, least=1))
 
     @property

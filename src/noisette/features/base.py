@@ -145,9 +145,15 @@ class Features(Spec):
 
     def again(self, shape: tuple[int, ...], state: dict[str, Tensor]) -> Fixed:
         """The map once more, from the tensors of one that `learn` had made."""
-        blank = {name: torch.empty_like(state[name]) for name in ("mean", "axes", "variances")}
-        fixed = Fixed(self.raw(_image(shape)), **blank, whitening=self.whitening, places=state["places"].tolist())
-        fixed.load_state_dict(state)
+        raw = self.raw(_image(shape))
+        try:
+            blank = {name: torch.empty_like(state[name]) for name in ("mean", "axes", "variances")}
+            fixed = Fixed(raw, **blank, whitening=self.whitening, places=state["places"].tolist())
+            fixed.load_state_dict(state)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):
+            raise InvalidInput(
+                "the tensors are not those of this map.", hint="restore the file from a backup, or start a new run"
+            ) from None
         return fixed.eval()
 
 

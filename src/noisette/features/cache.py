@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisette import files
 from noisette.errors import InvalidInput
 from noisette.features.base import Features, Fixed, Progress
 from noisette.features.kept import HEADER, check, made
@@ -41,8 +43,8 @@ def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progr
         yield buffer.getvalue()
 
     made(path, contents)
-    state = torch.load(io.BytesIO(path.read_bytes()[HEADER:]), weights_only=True)
-    return spec.again(shape, state)
+    with files.naming(path):
+        return spec.again(shape, files.parse(files.raw(path)[HEADER:], path))
 
 
 def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None = None) -> Tensor:
@@ -62,7 +64,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     path = folder / f"{_digest(fixed, images)}.features"
     shape = (len(images), *fixed.shape)
     made(path, lambda: _stream(fixed, images, progress))
-    if not check(path):
+    if not check(path) or path.stat().st_size != HEADER + 2 * math.prod(shape):
         raise InvalidInput(f"{path} is not what was written a moment ago.", hint="check the disk that it is on")
     found = torch.empty(shape)
     seen = np.memmap(path, np.float16, mode="r", offset=HEADER, shape=shape)

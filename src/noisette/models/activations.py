@@ -6,7 +6,10 @@ from torch import nn
 
 from noisette.errors import InvalidInput
 
-__all__ = ["activation_module"]
+__all__ = ["MOST", "activation_module"]
+
+MOST = 10**8
+"""The most that a layer may have of anything: products of a few of these are still integers to torch."""
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -17,6 +20,6 @@ def activation_module(name: str) -> nn.Module:
     >>> activation_module("tanh")
     Tanh()
     """
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise InvalidInput(f"there is no activation {name!r}.", hint=f"use one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]()

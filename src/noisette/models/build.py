@@ -29,7 +29,11 @@ _MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[int | str, ...] | None]
 }
 
 
-def build(name: str, dataset_shape: tuple[int, ...], classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
+_MOST_PARAMETERS = 100_000_000
+"""A step holds several vectors of this many numbers of 64 bits."""
+
+
+def build(name: str, dataset_shape: tuple[int, ...], classes: int, /, *, seed: int = 0, **options: Any) -> nn.Module:
     """The model called `name` for examples of `dataset_shape` (without the leading N) in `classes` classes.
 
     Initial weights are public, so they come from `seed` alone: the same on every machine, whatever was drawn before,
@@ -61,8 +65,12 @@ def build(name: str, dataset_shape: tuple[int, ...], classes: int, *, seed: int 
     if unknown:
         hint = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
         raise InvalidInput(f"{name} has no option {unknown[0]!r}.", hint=hint)
+    with torch.device("meta"):  # takes no memory
+        size = sum(parameter.numel() for parameter in function(**given, **options).parameters())
+    if size > _MOST_PARAMETERS:
+        raise InvalidInput(f"{name} would have {size:,} parameters.", hint=f"{_MOST_PARAMETERS:,} are the most")
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(whole("seed", seed, least=0))
+        torch.default_generator.manual_seed(whole("seed", seed, least=0, most=2**64 - 1))
         return function(**given, **options)
 
 

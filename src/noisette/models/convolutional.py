@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
-from noisette.models.activations import activation_module
+from noisette.models.activations import MOST, activation_module
 from noisette.spec import whole
 
 __all__ = ["cifar_cnn", "digits_cnn", "maps_cnn", "mnist_cnn"]
@@ -41,7 +41,7 @@ def mnist_cnn(activation: str = "relu", classes: int = 10) -> nn.Module:
         nn.Flatten(),
         nn.Linear(512, 32),
         activation_module(activation),
-        nn.Linear(32, whole("classes", classes, least=2)),
+        nn.Linear(32, whole("classes", classes, least=2, most=MOST)),
     )
 
 
@@ -53,7 +53,7 @@ def cifar_cnn(activation: str = "tanh", width: int = 32, classes: int = 10) -> n
     >>> [sum(p.numel() for p in cifar_cnn(width=width).parameters()) for width in (32, 16)]
     [550570, 138330]
     """
-    channels = [whole("width", width, least=1) * factor for factor in (1, 2, 4)]
+    channels = [whole("width", width, least=1, most=MOST) * factor for factor in (1, 2, 4)]
     layers: list[nn.Module] = []
     before = 3
     for after in channels:
@@ -71,7 +71,7 @@ def cifar_cnn(activation: str = "tanh", width: int = 32, classes: int = 10) -> n
         nn.Flatten(),
         nn.Linear(before * 4 * 4, before),
         activation_module(activation),
-        nn.Linear(before, whole("classes", classes, least=2)),
+        nn.Linear(before, whole("classes", classes, least=2, most=MOST)),
     )
 
 
@@ -89,7 +89,7 @@ def digits_cnn(activation: str = "tanh", classes: int = 10) -> nn.Module:
         activation_module(activation),
         nn.MaxPool2d(kernel_size=2),
         nn.Flatten(),
-        nn.Linear(128, whole("classes", classes, least=2)),
+        nn.Linear(128, whole("classes", classes, least=2, most=MOST)),
     )
 
 
@@ -102,7 +102,7 @@ def maps_cnn(shape: tuple[int, int, int], activation: str = "tanh", width: int =
     channels, height, wide = shape
     if min(height, wide) < 2:
         raise InvalidInput(f"maps of {height}x{wide} places are too small.", hint="use features of larger maps")
-    first, second = whole("width", width, least=1), 2 * width
+    first, second = whole("width", width, least=1, most=MOST), 2 * width
     return nn.Sequential(
         nn.Conv2d(channels, first, kernel_size=3, padding=1),
         activation_module(activation),
@@ -110,5 +110,5 @@ def maps_cnn(shape: tuple[int, int, int], activation: str = "tanh", width: int =
         nn.Conv2d(first, second, kernel_size=3, padding=1),
         activation_module(activation),
         nn.Flatten(),
-        nn.Linear(second * (height // 2) * (wide // 2), whole("classes", classes, least=2)),
+        nn.Linear(second * (height // 2) * (wide // 2), whole("classes", classes, least=2, most=MOST)),
     )

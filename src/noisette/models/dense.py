@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from noisette.models.activations import activation_module
+from noisette.models.activations import MOST, activation_module
 from noisette.spec import entries, whole
 
 __all__ = ["linear", "mlp"]
@@ -22,7 +22,10 @@ def linear(inputs: int, classes: int = 10) -> nn.Module:
       (1): Linear(in_features=64, out_features=10, bias=True)
     )
     """
-    return nn.Sequential(nn.Flatten(), nn.Linear(whole("inputs", inputs, least=1), whole("classes", classes, least=2)))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(whole("inputs", inputs, least=1, most=MOST), whole("classes", classes, least=2, most=MOST)),
+    )
 
 
 def mlp(inputs: int, hidden: Sequence[int] = (64,), classes: int = 10, activation: str = "tanh") -> nn.Module:
@@ -31,8 +34,8 @@ def mlp(inputs: int, hidden: Sequence[int] = (64,), classes: int = 10, activatio
     >>> sum(p.numel() for p in mlp(64, hidden=(32, 16)).parameters())
     2778
     """
-    sizes = [whole("hidden", size, least=1) for size in entries("hidden", hidden)]
+    sizes = [whole("hidden", size, least=1, most=MOST) for size in entries("hidden", hidden)]
     layers: list[nn.Module] = [nn.Flatten()]
-    for before, after in pairwise([whole("inputs", inputs, least=1), *sizes]):
+    for before, after in pairwise([whole("inputs", inputs, least=1, most=MOST), *sizes]):
         layers += [nn.Linear(before, after), activation_module(activation)]
-    return nn.Sequential(*layers, nn.Linear((sizes or [inputs])[-1], whole("classes", classes, least=2)))
+    return nn.Sequential(*layers, nn.Linear((sizes or [inputs])[-1], whole("classes", classes, least=2, most=MOST)))

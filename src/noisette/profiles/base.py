@@ -16,7 +16,12 @@ import numpy.typing as npt
 from noisette.errors import InvalidInput
 from noisette.spec import Spec
 
-__all__ = ["Array", "ProfileSet", "Profiles", "build", "rank_counts"]
+__all__ = ["MOST_LEVELS", "MOST_VALUES", "Array", "ProfileSet", "Profiles", "build", "rank_counts"]
+
+MOST_LEVELS = 10**6
+"""Of one profile that is rounded to levels; a few dozen are usual."""
+MOST_VALUES = 200_000_000
+"""Numbers that a family may hold at a time: 1.6 GB."""
 
 Array = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from scipy import special
 
 from noisette.errors import InvalidInput
 from noisette.noise import GeneralizedGaussian, Laplace, Noise, StudentT
-from noisette.profiles.base import Array, Profiles, ProfileSet, rank_counts
+from noisette.profiles.base import MOST_LEVELS, MOST_VALUES, Array, Profiles, ProfileSet, rank_counts
 from noisette.spec import entries, positive, whole
 
 
@@ -25,7 +25,7 @@ class _FromQuantiles(Profiles):
         """(n, *u.shape) magnitudes that a share `u` of the coordinates exceeds."""
 
     def __post_init__(self) -> None:
-        self._set(levels=whole("levels", self.levels, least=1))
+        self._set(levels=whole("levels", self.levels, least=1, most=MOST_LEVELS))
 
     def build(self, dim: int) -> tuple[ProfileSet, ...]:
         counts = rank_counts(dim, self.levels)
@@ -92,13 +92,19 @@ class Power(Profiles):
     levels: int = 32
 
     def __post_init__(self) -> None:
-        self._set(exponent=positive("exponent", self.exponent), levels=whole("levels", self.levels, least=1))
+        self._set(
+            exponent=positive("exponent", self.exponent), levels=whole("levels", self.levels, least=1, most=MOST_LEVELS)
+        )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         return cls(), cls(exponent=1.5)
 
     def build(self, dim: int) -> tuple[ProfileSet, ...]:
+        if dim > MOST_VALUES:
+            raise InvalidInput(
+                f"the powers of {dim} ranks do not fit into memory.", hint="use Tails(), whose levels are all it takes"
+            )
         counts = rank_counts(dim, self.levels)
         squares = np.arange(dim, 0, -1.0) ** (-2 * self.exponent)
         means = np.add.reduceat(squares, np.cumsum(counts) - counts) / counts

@@ -12,10 +12,10 @@ from scipy import special
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.profiles.base import Array, Profiles, ProfileSet, rank_counts
+from noisette.profiles.base import MOST_LEVELS, MOST_VALUES, Array, Profiles, ProfileSet, rank_counts
 from noisette.spec import entries, real, whole
 
-_MOST_VALUES = 200_000_000
+_MOST_COUNT = 10**12
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,21 @@ class PaperGaussian(Profiles):
             threshold=real("threshold", self.threshold),
         )
         if self.levels is not None:
-            self._set(levels=whole("levels", self.levels, least=1))
+            self._set(levels=whole("levels", self.levels, least=1, most=MOST_LEVELS))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         return cls(n=7), cls(n=3, seed=1, threshold=0.5), cls(n=3, levels=10)
 
     def build(self, dim: int) -> tuple[ProfileSet, ...]:
-        if self.levels is not None and self.levels < dim:
-            return (self._rounded(rank_counts(dim, self.levels)),)
-        if self.n * dim > _MOST_VALUES:
+        rounded = self.levels is not None and self.levels < dim
+        if self.n * (self.levels if rounded and self.levels else dim) > MOST_VALUES:
             raise InvalidInput(
                 f"{self.n} sampled profiles of {dim} coordinates do not fit into memory.",
                 hint="give levels=512, or use HalfNormal(), their limit",
             )
+        if rounded and self.levels:
+            return (self._rounded(rank_counts(dim, self.levels)),)
         # the library's own stream: the same profiles for a seed whatever numpy's version
         u = Generator(self.seed, purpose="profiles").uniforms(self.n * dim).reshape(self.n, dim)
         return (self._normalized(np.sort(-special.ndtri(u / 2), axis=1), np.ones(dim, dtype=np.int64)),)
@@ -97,8 +98,12 @@ class Empirical(Profiles):
     def __post_init__(self) -> None:
         self._set(
             levels=tuple(real("level", level) for level in entries("levels", self.levels)),
-            counts=tuple(whole("count", count, least=1) for count in entries("counts", self.counts)),
+            counts=tuple(whole("count", count, least=1, most=_MOST_COUNT) for count in entries("counts", self.counts)),
         )
+        if not any(self.levels):
+            raise InvalidInput(
+                "all levels of the profile are 0: nothing would be released.", hint="measure it on gradients that move"
+            )
         ProfileSet(np.array([self.levels]), np.array(self.counts, dtype=np.int64)).within(1.0)
 
     @classmethod

@@ -23,7 +23,8 @@ def check_budgets(rows: Sequence[Mapping[str, float]]) -> None:
                 f"a budget of the recipe gives {sorted(row)}.", hint=f"give each of them exactly {sorted(_KEYS)}"
             )
         for key, value in row.items():
-            positive(key, value)
+            if not 1e-12 <= positive(key, value) <= 1e12:
+                raise InvalidInput(f"a budget of the recipe gives {key} = {value!r}.", hint=f"check its {key}")
     if any(first["epsilon"] >= second["epsilon"] for first, second in pairwise(rows)):
         raise InvalidInput("the budgets of the recipe do not ascend.", hint="sort them by epsilon")
 

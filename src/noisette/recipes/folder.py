@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +13,26 @@ import torch
 from torch import nn
 
 from noisette import data as datasets
-from noisette import models
+from noisette import files, models
 from noisette.account import Ledger, guarantee
 from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput, MechanismMismatch
 from noisette.features import Progress
 from noisette.gradients import Gradients
 from noisette.mechanism import Guarantee, Mechanism
+from noisette.recipes import points as metrics
 from noisette.recipes.inputs import Inputs, map_of
 from noisette.recipes.launch import begun, launch
+from noisette.recipes.points import Point
 from noisette.recipes.recipe import Recipe
+from noisette.recipes.settings import Settings
 from noisette.spec import parse
-from noisette.training import Ranks, Trainer, accuracy, checkpoint, make_private
+from noisette.training import Ranks, Trainer, accuracy, make_private
 
-__all__ = ["OpenRun", "Point", "load", "new_folder", "read", "reopen", "start"]
+__all__ = ["OpenRun", "load", "new_folder", "reopen", "start"]
 
-
-@dataclass(frozen=True)
-class Point:
-    """One line of metrics.jsonl: public values only, unless the user asked for private ones."""
-
-    updates: int
-    paid: int
-    total: int
-    promise: Guarantee
-    accuracy: float | None
-    train_loss: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """What a line holds, for JSON."""
-        told = {name: value for name, value in vars(self).items() if name != "promise" and value is not None}
-        return told | {"epsilon": self.promise.epsilon, "stamps": list(self.promise.stamps)}
+_WRITTEN = ("checkpoint.pt", "model.pt", "guarantee.json", "metrics.jsonl", "accuracy.png")
+"""What a run writes again and again, beside its ledger."""
 
 
 class OpenRun:
@@ -82,7 +72,10 @@ class OpenRun:
         self._loss = nn.CrossEntropyLoss()
         dim = Gradients(model, self._loss).dim
         plan = _plan(folder, recipe, dim, len(self._inputs)) if self.ranks.first else ""
-        self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
+        with files.naming(folder / "mechanism.toml"):
+            self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
+        if self.ranks.first:  # what cannot be accounted is refused before anything is spent
+            guarantee(self.mechanism, recipe.delta, examples=len(self._inputs))
         self._books: list[Ledger] = []
         try:
             if self.ranks.first:
@@ -98,24 +91,28 @@ class OpenRun:
                 self.mechanism,
                 denoiser=parse(recipe.denoiser, Denoiser),
                 ledger=self._books,
-                chunk=recipe.chunk,
+                chunk=min(recipe.chunk, len(self._inputs)),
                 seed=seed,
             )
+            optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+            total = self.private.total
+            scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
+            self.trainer = Trainer(model, self.private, optimizer, scheduler, averaging=recipe.averaging)
         except BaseException:
             self.close()
             raise
         self.private.stamp(*["reproducible"] * reproducible, *["unsafe"] * unsafe)
-        optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-        total = self.private.total
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
-        self.trainer = Trainer(model, self.private, optimizer, scheduler, averaging=recipe.averaging)
 
     def resume(self) -> int:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
         path = self.folder / "checkpoint.pt"
-        data = self.ranks.from_first(path.read_bytes() if self.ranks.first and path.exists() else b"")
-        if data:
-            self.trainer.restore(checkpoint.parse(data, path), str(path))
+        try:
+            there = self.ranks.first and path.exists()
+            if told := self.ranks.from_first(b"+" + files.raw(path) if there else b""):
+                self.trainer.restore(files.parse(told[1:], path), path)
+        except BaseException:
+            self.close()
+            raise
         return self.private.paid - self.private.updates
 
     def points(self) -> Iterator[Point | None]:
@@ -132,34 +129,30 @@ class OpenRun:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do: all steps are taken and their results written, as far as rank 0 can see."""
-        lines = self._metrics().splitlines()
-        return not self.private.left and bool(lines) and bool(json.loads(lines[-1])["paid"] == self.private.total)
+        found = metrics.read(self.folder)
+        return not self.private.left and bool(found) and found[-1].paid == self.private.total
 
     def _evaluate(self) -> Point | None:
         if not self.ranks.first:
             return None
-        point = self._point()
-        line = json.dumps(point.to_dict()) + "\n"
+        point, path = self._point(), self.folder / "metrics.jsonl"
+        before = files.raw(path) if path.exists() else b""
         self.save()  # first, so that a kill between the two leaves no point that is reached again
-        checkpoint.write(self.folder / "metrics.jsonl", (self._metrics() + line).encode())
+        files.write(path, before + point.line().encode())
         return point
-
-    def _metrics(self) -> str:
-        path = self.folder / "metrics.jsonl"
-        return path.read_text() if path.exists() else ""
 
     def save(self) -> None:
         """Write the checkpoint, the model and the guarantee as they are now; rank 0 does, alone."""
         if not self.ranks.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
-        checkpoint.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
             promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
-        checkpoint.write(self.folder / "guarantee.json", (json.dumps(promise, indent=2) + "\n").encode())
+        files.write(self.folder / "guarantee.json", (json.dumps(promise, indent=2) + "\n").encode())
 
     @property
     def promise(self) -> Guarantee:
@@ -184,24 +177,25 @@ class OpenRun:
         if self.unsafe:
             with torch.no_grad():
                 loss = float(self._loss(self.trainer.model(self._inputs), self._targets))
-        return Point(self.private.updates, self.private.paid, self.private.total, self.promise, right, loss)
+        promise = self.promise
+        counts = self.private.updates, self.private.paid, self.private.total
+        return Point(*counts, promise.epsilon, promise.stamps, right, loss)
 
 
 def _plan(folder: Path, recipe: Recipe, dim: int, examples: int) -> str:
     """The mechanism of a run as TOML, decided once: a resumed run reads it back, so that calibration cannot drift."""
     path = folder / "mechanism.toml"
     if path.exists():
-        return path.read_text()
+        return files.text(path)
     mechanism = recipe.mechanism(dim, examples)
-    guarantee(mechanism, recipe.delta, examples=examples)  # refuse what cannot be accounted before anything is spent
-    checkpoint.write(path, mechanism.to_toml().encode())
+    files.write(path, mechanism.to_toml().encode())
     return mechanism.to_toml()
 
 
 def _check_device(device: str) -> None:
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
+        torch.zeros(1, device=device).item()
+    except Exception:  # noqa: BLE001 - every kind of device that is not there fails in its own way
         raise InvalidInput(
             f"torch cannot compute on {device!r} here.", hint="use cpu, or cuda where there is one"
         ) from None
@@ -218,13 +212,16 @@ def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:
 
 def new_folder(root: Path, name: str) -> Path:
     """A new folder NAME-0001, NAME-0002, ... below `root`."""
-    for number in range(1, 10000):
-        folder = root / f"{name}-{number:04d}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return folder
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 10000):
+            with suppress(FileExistsError):
+                (folder := root / f"{name}-{number:04d}").mkdir()
+                return folder
+    except OSError as error:
+        raise InvalidInput(
+            f"no folder can be made in {root} ({files.reason(error)}).", hint="choose another place with --runs"
+        ) from None
     raise InvalidInput(f"{root} holds 9,999 runs of {name}.", hint="move some of them away")
 
 
@@ -235,6 +232,7 @@ def start(root: Path, recipe: Recipe, **options: Any) -> OpenRun:
     """
     ranks = Ranks.current()
     old = begun(root, recipe) if ranks.first else None
+    new = [place for place in (root, *root.parents) if not os.path.exists(place)]
     folder = old or (new_folder(root, recipe.name) if ranks.first else root)
     told = json.dumps([str(folder), old is not None]).encode() if ranks.first else b""
     name, again = json.loads(ranks.from_first(told))
@@ -245,49 +243,66 @@ def start(root: Path, recipe: Recipe, **options: Any) -> OpenRun:
         return opened
     try:
         opened = OpenRun(folder, recipe, **options)
+        if ranks.first:
+            _describe(opened, options)
     except BaseException:
         if ranks.first:
             for file in folder.iterdir():
                 file.unlink()
-            folder.rmdir()  # nothing was spent
+            for place in (folder, *new):  # nothing was spent
+                with suppress(OSError):
+                    place.rmdir()
         raise
-    if ranks.first:
-        _describe(opened, options)
     return opened
 
 
 def _describe(opened: OpenRun, options: dict[str, Any]) -> None:
-    settings: dict[str, Any] = {
-        key: str(value) for key, value in options.items() if value is not None and key not in ("seed", "progress")
-    }
-    settings |= {"shape": opened.data.shape, "classes": opened.data.classes, "people": opened.people}
-    settings["reproducible"] = opened.private.reproducible
-    if (name := launch()) is not None:
-        settings["launch"] = name
+    told = {key: str(options[key]) for key in ("device", "data_root", "shared") if options.get(key) is not None}
+    settings = Settings(
+        opened.data.shape,
+        opened.data.classes,
+        opened.people,
+        unsafe=opened.unsafe,
+        reproducible=opened.private.reproducible,
+        launch=launch(),
+        **told,
+    )
     opened.inputs.save(opened.folder)
-    checkpoint.write(opened.folder / "recipe.toml", opened.recipe.to_toml().encode())
-    checkpoint.write(opened.folder / "settings.json", json.dumps(settings).encode())
+    files.write(opened.folder / "recipe.toml", opened.recipe.to_toml().encode())
+    settings.write(opened.folder)
 
 
 def reopen(folder: Path, **options: Any) -> OpenRun:
-    """The run in `folder`, to be gone on with."""
+    """The run in `folder`, to be gone on with. What is missing or damaged is found before anything is written."""
     ranks, told = Ranks.current(), b""
     if ranks.first:
-        told = json.dumps([read(folder, "recipe.toml"), read(folder, "settings.json")]).encode()
+        told = json.dumps([files.text(folder / name) for name in ("recipe.toml", "settings.json")]).encode()
+        if not (folder / "ledger.jsonl").exists():
+            Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
+        files.raw(folder / "mechanism.toml")
+        metrics.read(folder)
+        _check_writable(folder)
     texts = json.loads(ranks.from_first(told))
-    recipe, settings = Recipe.from_toml(texts[0]), json.loads(texts[1])
-    known: dict[str, Any] = {"device": settings.get("device", "cpu"), "unsafe": settings.get("unsafe") == "True"}
-    known |= {"reproducible": settings["reproducible"], "people": settings["people"], "again": True}
-    known |= {key: Path(settings[key]) for key in ("data_root", "shared") if key in settings}
+    recipe, settings = Recipe.from_toml(texts[0], folder / "recipe.toml"), Settings.of(folder, texts[1])
+    known: dict[str, Any] = {
+        "device": settings.device,
+        "people": settings.people,
+        "unsafe": settings.unsafe,
+        "reproducible": settings.reproducible,
+        "again": True,
+    }
+    places = {"data_root": settings.data_root, "shared": settings.shared}
+    known |= {key: Path(place) for key, place in places.items() if place is not None}
     return OpenRun(folder, recipe, **(known | options))
 
 
-def read(folder: Path, name: str) -> str:
-    """The text of one of a run's files."""
-    try:
-        return (folder / name).read_text()
-    except OSError:
-        raise InvalidInput(f"{folder} has no {name}.", hint="give the folder of a run, like runs/digits-0001") from None
+def _check_writable(folder: Path) -> None:
+    """Raise where a result could not be written: better now than after the steps that it cost."""
+    for path in (folder / name for name in _WRITTEN):
+        if path.exists() and not path.is_file():
+            raise InvalidInput(f"{path} is no file.", hint="move it away, or start a new run")
+    if not os.access(folder, os.W_OK):
+        raise InvalidInput(f"{folder} cannot be written.", hint="change its permissions, or copy it")
 
 
 def load(folder: str | Path) -> nn.Module:
@@ -296,10 +311,10 @@ def load(folder: str | Path) -> nn.Module:
     Example: ``model = noisette.load("runs/digits-0001")``.
     """
     place = Path(folder)
-    recipe = Recipe.from_toml(read(place, "recipe.toml"))
-    settings = json.loads(read(place, "settings.json"))
-    fixed = map_of(recipe, tuple(settings["shape"]), place) if recipe.features else None
-    shape = tuple(settings["shape"]) if fixed is None else fixed.shape
-    model = models.build(recipe.model, shape, settings["classes"], seed=recipe.model_seed, **recipe.model_options)
-    model.load_state_dict(checkpoint.load(place / "model.pt"))
+    recipe = Recipe.from_toml(files.text(place / "recipe.toml"), place / "recipe.toml")
+    settings = Settings.read(place)
+    fixed = map_of(recipe, settings.shape, place) if recipe.features else None
+    shape = settings.shape if fixed is None else fixed.shape
+    model = models.build(recipe.model, shape, settings.classes, seed=recipe.model_seed, **recipe.model_options)
+    files.fill(model, files.load(place / "model.pt"), place / "model.pt")
     return (model if fixed is None else nn.Sequential(fixed, model)).eval()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from noisette import files
 from noisette.data import Dataset
 from noisette.data.files import cache_folder
 from noisette.features import Features, Fixed, Progress, cached, learnt
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
-from noisette.training import checkpoint
 
 __all__ = ["Inputs", "map_of"]
 
@@ -50,9 +50,11 @@ class Inputs:
     def save(self, folder: Path) -> None:
         """Keep the map with the run."""
         if self.fixed is not None:
-            checkpoint.save(folder / "features.pt", self.fixed.state_dict())
+            files.save(folder / "features.pt", self.fixed.state_dict())
 
 
 def map_of(recipe: Recipe, shape: tuple[int, ...], folder: Path) -> Fixed:
     """The map from images of `shape` that the run in `folder` has kept."""
-    return parse(recipe.features, Features).again(shape, checkpoint.load(folder / "features.pt"))
+    path = folder / "features.pt"
+    with files.naming(path):
+        return parse(recipe.features, Features).again(shape, files.load(path))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import glob
 import os
 from pathlib import Path
 
+from noisette import files
 from noisette.errors import InvalidInput
+from noisette.recipes import points as metrics
 from noisette.recipes.recipe import Recipe
+from noisette.recipes.settings import Settings
 
 __all__ = ["begun", "launch"]
 
@@ -33,11 +36,11 @@ def begun(root: Path, recipe: Recipe) -> Path | None:
     name, again = launch(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if name is None:
         return None
-    for settings in sorted(root.glob(f"{recipe.name}-*/settings.json"), reverse=True):
-        folder = settings.parent
-        if json.loads(settings.read_text()).get("launch") != name or (not again and _complete(folder)):
+    for path in sorted(root.glob(f"{glob.escape(recipe.name)}-*/settings.json"), reverse=True):
+        folder = path.parent
+        if Settings.read(folder).launch != name or (not again and _complete(folder)):
             continue
-        if Recipe.from_toml((folder / "recipe.toml").read_text()) == recipe:
+        if Recipe.from_toml(files.text(folder / "recipe.toml"), folder / "recipe.toml") == recipe:
             return folder
         if again:
             raise InvalidInput(
@@ -48,7 +51,5 @@ def begun(root: Path, recipe: Recipe) -> Path | None:
 
 
 def _complete(folder: Path) -> bool:
-    path = folder / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    last = json.loads(lines[-1]) if lines else {"paid": 0, "total": 1}
-    return bool(last["paid"] == last["total"])
+    points = metrics.read(folder)
+    return bool(points) and points[-1].paid == points[-1].total

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
+import difflib
+import os
+import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 import tomli_w
 
+from noisette import files
 from noisette.account import calibrate
 from noisette.denoise import Denoiser
 from noisette.encode import Encoder
@@ -19,9 +21,15 @@ from noisette.features import Features
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
 from noisette.recipes.budgets import between, check_budgets
-from noisette.spec import parse, positive, real, whole
+from noisette.spec import line, parse, positive, real, whole
 
 __all__ = ["Recipe", "names"]
+
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features")
+_WHOLE = {"batch": 10**12, "chunk": 10**9, "evaluations": 10**9, "model_seed": 2**64 - 1, "steps": 10**9}
+"""Whole numbers and the most that they may be: beyond it no run would ever end."""
+_NAME = re.compile(r"\w[\w. -]{0,99}")
+_LARGEST_RATE = 1e6
 
 
 @dataclass(frozen=True)
@@ -57,11 +65,19 @@ class Recipe:
     budgets: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        whole("batch", self.batch, least=1)
-        whole("evaluations", self.evaluations, least=1)
-        positive("lr", self.lr)
-        if self.steps is not None:
-            whole("steps", self.steps, least=1)
+        for name in _TEXTS:
+            line(name, getattr(self, name))
+        if not _NAME.fullmatch(self.name):
+            raise InvalidInput(
+                f"the recipe is called {self.name!r}, which cannot name a folder.",
+                hint="use letters, digits, points, dashes and spaces, and start with a letter or a digit",
+            )
+        for name, most in _WHOLE.items():
+            if getattr(self, name) is not None or name != "steps":
+                least = 0 if name == "model_seed" else 1
+                object.__setattr__(self, name, whole(name, getattr(self, name), least=least, most=most))
+        if positive("lr", self.lr) > _LARGEST_RATE:
+            raise InvalidInput(f"lr is {self.lr:g}: no weight is as large.", hint="rates of interest are below 100")
         if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
         if self.schedule not in ("constant", "linear"):
@@ -70,13 +86,26 @@ class Recipe:
         parse(self.denoiser, Denoiser)
         if self.features:
             parse(self.features, Features)
-        check_budgets(self.budgets)
+        self._check_tables()
+        real("delta", self.delta)
+        if self.epsilon is not None:
+            positive("epsilon", self.epsilon)
         given = [parse(self.noise, Noise).scale is not None, self.steps is not None, self.epsilon is not None]
         if sum(given) != 2:
             raise InvalidInput(
                 f"{sum(given)} of noise scale, steps and epsilon are given, not two.",
                 hint="give two of them, and the third is computed",
             )
+
+    def _check_tables(self) -> None:
+        if not isinstance(self.model_options, dict) or "seed" in self.model_options:
+            raise InvalidInput(
+                "model_options are no options of the model.",
+                hint="write them below [model_options]; the seed of its weights is model_seed",
+            )
+        if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
+            raise InvalidInput("the budgets of the recipe are no tables.", hint="write each of them below [[budgets]]")
+        check_budgets(self.budgets)
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -86,30 +115,27 @@ class Recipe:
         'digits'
         """
         if name in names():
-            text = (resources.files("noisette.recipes") / f"{name}.toml").read_text()
-        elif name.endswith(".toml") and Path(name).is_file():
-            text = Path(name).read_text()
-        else:
+            return cls.from_toml((resources.files("noisette.recipes") / f"{name}.toml").read_text())
+        if not (name.endswith(".toml") and os.path.isfile(name)):
             raise InvalidInput(
                 f"there is no recipe {name!r}.", hint=f"choose one of {', '.join(names())}, or a TOML file"
             )
-        return cls.from_toml(text)
+        return cls.from_toml(files.text(Path(name)), Path(name))
 
     @classmethod
-    def from_toml(cls, text: str) -> Self:
-        """The recipe that TOML text describes."""
-        try:
-            table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"the recipe is not TOML: {error}.", hint="see the recipes in the package") from None
-        known = {one.name for one in fields(cls)}
-        missing = {"name", "data", "model", "encoder", "noise", "batch", "lr"} - set(table)
-        if missing or set(table) - known:
-            wrong = ", ".join(sorted(missing or set(table) - known))
-            raise InvalidInput(
-                f"the recipe has {'no' if missing else 'an unknown'} {wrong}.", hint=f"it may have {sorted(known)}"
-            )
-        return cls(**table)
+    def from_toml(cls, text: str, path: Path = Path("the recipe")) -> Self:
+        """The recipe that TOML text describes; errors name the file at `path` that it was read from."""
+        table = files.table(path, text)
+        known = [one.name for one in fields(cls)]
+        missing = sorted({"name", "data", "model", "encoder", "noise", "batch", "lr"} - set(table))
+        unknown = sorted(set(table) - set(known))
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.4) or known
+            raise InvalidInput(f"{path} has an unknown {unknown[0]!r}.", hint=f"did you mean {', '.join(near)}?")
+        if missing:
+            raise InvalidInput(f"{path} has no {', '.join(missing)}.", hint=f"it may have {', '.join(known)}")
+        with files.naming(path):
+            return cls(**table)
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""
@@ -151,7 +177,7 @@ class Recipe:
 
     def every(self, total: int) -> int:
         """Steps from one evaluation to the next."""
-        return math.ceil(total / self.evaluations)
+        return -(-total // self.evaluations)
 
 
 def names() -> list[str]:

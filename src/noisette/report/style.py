@@ -9,6 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from noisette.errors import InvalidInput
+from noisette.files import reason
+
 __all__ = ["GREY", "INK", "PALETTE", "panels", "save"]
 
 INK: Final = "#222222"
@@ -39,6 +42,11 @@ def panels(count: int, *, width: float = 4.1, height: float = 3.5) -> tuple[Figu
 
 def save(figure: Figure, path: Path) -> Path:
     """Write `figure` as a PNG, with its folder, and return the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, facecolor="white")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110, facecolor="white", format="png")
+    except OSError as error:
+        raise InvalidInput(
+            f"the picture {path} cannot be written ({reason(error)}).", hint="choose another place for it"
+        ) from None
     return path

@@ -13,8 +13,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from noisette import files
+from noisette.denoise import State
 from noisette.errors import InvalidInput
-from noisette.training import checkpoint
+from noisette.spec import whole
 from noisette.training.private_run import PrivateRun
 
 __all__ = ["Progress", "Trainer", "accuracy"]
@@ -77,26 +79,35 @@ class Trainer:
         Of several processes rank 0 writes it, without waiting for the others, which may be lost.
         """
         if self.private.ranks.first:
-            checkpoint.save(path, self._state())
+            files.save(path, self._state())
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint of the same mechanism and ledger; every process loads it."""
-        self.restore(checkpoint.load(path), str(path))
+        self.restore(files.load(path), path)
 
-    def restore(self, state: Any, name: str) -> None:
-        """Go on from what `save` wrote, read already; `name` is for the error that it is something else."""
+    def restore(self, state: Any, path: Path) -> None:
+        """Go on from what `save` wrote, read already; `path` is for the error that it is something else."""
+        fresh = self.private.state
         try:
             self.private.load_state_dict(state["private"])
-            self.model.load_state_dict(state["model"])
+            self._check_private(fresh)
+            files.fill(self.model, state["model"], path)
             self.optimizer.load_state_dict(state["optimizer"])
             if self.scheduler is not None:
                 self.scheduler.load_state_dict(state["scheduler"])
             if self._average is not None:
-                self._average.load_state_dict(state["average"])
-        except (LookupError, TypeError, ValueError, RuntimeError):
+                files.fill(self._average, state["average"], path)
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):
             raise InvalidInput(
-                f"{name} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
+                f"{path} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
             ) from None
+
+    def _check_private(self, fresh: State) -> None:
+        """Raise where what was loaded does not look like `fresh`, the state of a run that begins."""
+        loaded = self.private.state_dict()
+        whole("updates", loaded["updates"], least=0, most=self.private.paid if loaded["ledgers"] else None)
+        if not files.alike(fresh, loaded["denoiser_state"]) or not isinstance(loaded["previous"], Tensor | None):
+            raise TypeError
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,67 @@
+"""What a run must know beside its recipe: settings.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from noisette import files
+from noisette.errors import InvalidInput
+from noisette.spec import entries, line, whole
+
+__all__ = ["Settings"]
+
+_MOST = 10**8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Whose data a run has, where it computes, the shape of an example, and what its results are stamped with.
+
+    `launch` is the torchrun that started it. There is no private value, and no seed.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    people: str
+    device: str = "cpu"
+    data_root: str | None = None
+    shared: str | None = None
+    unsafe: bool = False
+    reproducible: bool = False
+    launch: str | None = None
+
+    def __post_init__(self) -> None:
+        shape = tuple(whole("shape", size, least=1, most=_MOST) for size in entries("shape", self.shape))
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "classes", whole("classes", self.classes, least=2, most=_MOST))
+        for name in ("people", "device", "data_root", "shared", "launch"):
+            if getattr(self, name) is not None or name in ("people", "device"):
+                line(name, getattr(self, name))
+        for name in ("unsafe", "reproducible"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} is neither true nor false.", hint="restore the file from a backup")
+
+    def write(self, folder: Path) -> None:
+        """Keep them with the run in `folder`."""
+        files.write(folder / "settings.json", json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The settings of the run in `folder`."""
+        return cls.of(folder, files.text(folder / "settings.json"))
+
+    @classmethod
+    def of(cls, folder: Path, content: str) -> Self:
+        """The settings in `content`, which was read from the run in `folder`."""
+        path = folder / "settings.json"
+        found: dict[str, Any] = files.record(path, content)
+        known = {one.name for one in fields(cls)}
+        if not {"shape", "classes", "people", "reproducible"} <= found.keys() <= known:
+            raise InvalidInput(
+                f"{path} is damaged or of another version.", hint="restore it, or use the noisette that wrote it"
+            )
+        with files.naming(path):
+            return cls(**found)
