@@ -123,7 +123,7 @@ class Homemade(Gaussian):
         ({"--delta": "0"}, "delta is 0", ""),
         ({"--delta": "0.01", "--examples": "100"}, "at least 1/100", "choose delta below"),
         ({"--accountant": "magic"}, "accountant is 'magic'", "pld"),
-        ({"--encoder": ""}, "no mechanism was given", "--ledger"),
+        ({"--encoder": ""}, "no whole mechanism was given", "--ledger"),
     ],
 )
 def test_errors_name_the_fix(noisette: Command, changes: dict[str, str], sentence: str, hint: str) -> None:

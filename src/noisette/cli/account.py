@@ -37,7 +37,7 @@ def account_command(
     encoder: EncoderOption = "",
     noise: NoiseOption = "",
     rate: RateOption = "",
-    steps: Annotated[int, typer.Option("--steps", help="Number of steps.")] = 0,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps.")] = None,
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = "pld",
     examples: ExamplesOption = None,
@@ -49,10 +49,12 @@ def account_command(
     if ledger is not None:
         with Ledger(ledger, must_exist=True) as book:
             run = book.run()
-    elif encoder and noise and rate:
+    elif encoder and noise and rate and steps is not None:
         run = (mechanism(encoder, noise, rate, steps),)
     else:
-        raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger")
+        raise InvalidInput(
+            "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
+        )
     with log.status("accounting"):
         result = guarantee(run, delta, accountant, examples=examples)
     if plot is not None:
