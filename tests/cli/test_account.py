@@ -163,3 +163,8 @@ def test_the_module_runs_as_a_program() -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "hint:" in done.stderr
+
+
+@pytest.mark.parametrize("steps", [(), ("--steps", "0")])
+def test_without_steps_there_is_no_epsilon(noisette: Command, steps: tuple[str, ...]) -> None:
+    noisette("account", *SMALL[:-2], *steps).assert_refused("no whole mechanism", "--steps")

@@ -115,7 +115,7 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     lower, upper, beyond = window(parts, counts, tail)
     hopeless = float((counts @ [part.infinity for part in parts]).min()) > 1  # no delta will hold
     if lower > upper or hopeless:  # or there is no mass at losses that floats can hold
-        yield from (Pmf(step, 0, np.zeros(1), 1.0) for _ in counts)
+        yield from (_nothing(step) for _ in counts)
         return
     size = fft.next_fast_len(max(upper - lower + 1, *(len(part.probs) for part in parts)), real=True)
     _check_memory(size)
@@ -132,13 +132,18 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     for row in counts:
         used = row > 0
         spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
-        spectrum[chosen] = np.exp(row[used] @ logs[used])
-        probs = np.roll(fft.irfft(spectrum, size), -lower)[: upper - lower + 1]
-        rounding = math.sqrt(size) * (
-            float(row @ losses) + (math.log2(size) + 8) * _UNIT * float(np.linalg.norm(probs))
-        )
-        lost = -math.expm1(float(row[used] @ certain[used]))
-        yield Pmf(step, lower, np.maximum(probs, 0.0), lost + beyond + rounding)
+        with np.errstate(all="ignore"):  # what leaves the range of a float leaves an infinite norm
+            spectrum[chosen] = np.exp(row[used] @ logs[used])
+            probs = np.roll(fft.irfft(spectrum, size), -lower)[: upper - lower + 1]
+            norm = float(np.linalg.norm(probs))
+        rounding = math.sqrt(size) * (float(row @ losses) + (math.log2(size) + 8) * _UNIT * norm)
+        infinity = rounding + beyond - math.expm1(float(row[used] @ certain[used]))
+        yield Pmf(step, lower, np.maximum(probs, 0.0), infinity) if infinity < 1 else _nothing(step)
+
+
+def _nothing(step: float) -> Pmf:
+    """All mass at an infinite loss: what holds of any distribution, and of one that cannot be told."""
+    return Pmf(step, 0, np.zeros(1), 1.0)
 
 
 def window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e-15) -> tuple[int, int, float]:

@@ -37,7 +37,7 @@ def account_command(
     encoder: EncoderOption = "",
     noise: NoiseOption = "",
     rate: RateOption = "",
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps.")] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Number of steps.")] = 0,
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = "pld",
     examples: ExamplesOption = None,
@@ -49,7 +49,7 @@ def account_command(
     if ledger is not None:
         with Ledger(ledger, must_exist=True) as book:
             run = book.run()
-    elif encoder and noise and rate and steps is not None:
+    elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
         run = (mechanism(encoder, noise, rate, steps),)
     else:
         raise InvalidInput(

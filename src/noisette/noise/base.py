@@ -219,8 +219,8 @@ class Noise(Spec):
         with np.errstate(all="ignore"):  # whatever is undefined on the way is decided here
             h = self._forward(forward.ravel(), shift).reshape(eps.shape) if shift else np.zeros_like(eps)
             h = np.where(np.isnan(h), 1.0, np.clip(h, 0.0, 1.0))
-            g = np.exp(np.minimum(eps, 0.0))
-            return np.asarray(np.minimum(np.where(eps < 0, 1 - g + g * h, h), 1.0))
+            back = np.minimum(eps, 0.0)
+            return np.asarray(np.minimum(np.exp(back) * h - np.expm1(back), 1.0))
 
     def loss(self, y: npt.ArrayLike, tau: float) -> Array:
         """Log z(y) - log z(y + tau), the loss of an outcome y + tau, any shape.

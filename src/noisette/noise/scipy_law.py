@@ -45,19 +45,17 @@ def _reach(name: str, shapes: tuple[float, ...]) -> tuple[float, str]:
         far = far if middle < far < _FARTHEST else _FARTHEST
         x = np.concatenate([[0.0], np.geomspace(1e-9 * middle, middle, 40), np.geomspace(middle, far, 240)[1:]])
         log_density, tail = law.logpdf(x), law.sf(x)
-        usable = np.isfinite(log_density) & np.isfinite(tail)
-        last = len(x) if np.all(usable) else int(np.argmin(usable))
-        if last < len(x) and not (last and tail[last - 1] <= _NO_MASS):
-            return 0.0, "its density or its tail is no number where it still has mass"
+        last = 1 + int(np.argmax(tail <= _NO_MASS)) if np.any(tail <= _NO_MASS) else len(x)
         x, log_density, tail = x[:last], log_density[:last], tail[:last]
+        if not (np.all(np.isfinite(log_density)) and np.all(np.isfinite(tail))):
+            return 0.0, "its density or its tail is no number where it still has mass"
         if np.any(np.diff(log_density) > 1e-9) or np.any(np.diff(tail) > 1e-9 * tail[:-1]):
             return 0.0, "its density does not fall away from 0 on both sides (not unimodal)"
         nodes, weights = _GAUSS
         half = np.diff(x)[:, None] / 2
         mass = (np.exp(law.logpdf(x[:-1, None] + half * (1 + nodes))) * half) @ weights
-        seen = tail[:-1] > _NO_MASS
         gap = np.abs(mass + np.diff(tail))
-        if abs(tail[0] - 0.5) > _CONSISTENT or not np.all(gap[seen] <= _CONSISTENT * tail[:-1][seen]):
+        if abs(tail[0] - 0.5) > _CONSISTENT or not np.all(gap <= _CONSISTENT * tail[:-1]):
             return 0.0, "its tail is not the integral of its density"
     return float(x[-1]), ""
 

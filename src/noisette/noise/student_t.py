@@ -37,7 +37,9 @@ class StudentT(Noise):
 
     def _log_prob(self, x: Array) -> Array:
         v = self.df
-        constant = -special.betaln(v / 2, 0.5) - 0.5 * math.log(v)  # a quotient of gammas, which each would overflow
+        # a quotient of two gammas, whose logarithms cancel for large v; Stirling's series is exact there
+        series = -0.5 * math.log(2 * math.pi) - 1 / (4 * v) + 1 / (24 * v**3)
+        constant = series if v > 1e3 else -special.betaln(v / 2, 0.5) - 0.5 * math.log(v)
         return np.asarray(constant - (v + 1) / 2 * np.log1p(x * x / v))
 
     def _sf(self, x: Array) -> Array:
