@@ -6,6 +6,7 @@ nothing of distribution functions, of regions or of anything else that the code 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ import numpy as np
 from noisette import Cauchy, Gaussian, GeneralizedGaussian, Laplace, Logistic, Noise, Sech, StudentT
 from tests.noise.mp_laws import Law, reference
 
-NODES = np.polynomial.legendre.leggauss(10)
+NODES = np.polynomial.legendre.leggauss(14)
 BELOW = mp.mpf("1e-9")
 """Relative error that the witness and the rounding of a float may have."""
 
@@ -49,9 +50,10 @@ def exact(noise: Noise, eps: float, tau: float) -> mp.mpf:
     """H_{e^eps}(z(. - tau) || z), a lower bound up to the error of quadrature: any set gives one."""
     # only hints: wherever panels end, the sum is the same
     chances = np.concatenate(
-        [1 - np.geomspace(1e-10, 0.1, 14), np.linspace(0.8, 0.1, 7), np.geomspace(0.07, 1e-16, 24)]
+        [1 - np.geomspace(1e-10, 0.1, 14), np.linspace(0.8, 0.1, 7), np.geomspace(0.07, 1e-15, 20)]
     )
     places = [*noise.magnitude(chances).tolist(), *(tau * 3.0**k for k in range(-5, 6))]
+    places += (8.0 ** np.arange(1, math.log(max(places), 8))).tolist()  # quantiles of heavy tails lie far apart
     with mp.workdps(50):
         law, e, shift = reference(noise), mp.mpf(eps), mp.mpf(tau)
         h = _forward(law, abs(e), shift, [mp.mpf(place) for place in places])
@@ -79,7 +81,8 @@ def _forward(law: Law, eps: mp.mpf, tau: mp.mpf, places: list[mp.mpf]) -> mp.mpf
             half = (right - left) / 2
             for node, weight in zip(*NODES, strict=True):
                 y = left + half * (1 + node)
-                total += half * weight * mp.exp(law.log_prob(y)) * -mp.expm1(min(-over(y), mp.mpf(0)))
+                log_z = law.log_prob(y)
+                total += half * weight * mp.exp(log_z) * -mp.expm1(min(eps - log_z + law.log_prob(y + tau), mp.mpf(0)))
     return total
 
 
