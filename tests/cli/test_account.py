@@ -123,7 +123,7 @@ class Homemade(Gaussian):
         ({"--delta": "0"}, "delta is 0", ""),
         ({"--delta": "0.01", "--examples": "100"}, "at least 1/100", "choose delta below"),
         ({"--accountant": "magic"}, "accountant is 'magic'", "pld"),
-        ({"--encoder": ""}, "no mechanism was given", "--ledger"),
+        ({"--encoder": ""}, "no whole mechanism was given", "--ledger"),
     ],
 )
 def test_errors_name_the_fix(noisette: Command, changes: dict[str, str], sentence: str, hint: str) -> None:
@@ -163,3 +163,8 @@ def test_the_module_runs_as_a_program() -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "hint:" in done.stderr
+
+
+@pytest.mark.parametrize("steps", [(), ("--steps", "0")])
+def test_without_steps_there_is_no_epsilon(noisette: Command, steps: tuple[str, ...]) -> None:
+    noisette("account", *SMALL[:-2], *steps).assert_refused("no whole mechanism", "--steps")

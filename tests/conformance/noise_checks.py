@@ -95,7 +95,7 @@ def check_hockey_stick(noise: Noise) -> None:
     assert np.all(np.diff(curves, axis=1) <= slack)
     assert np.all((curves >= 0) & (curves <= 1))
     assert np.all(curves >= np.maximum(0, -np.expm1(grid)) - 1e-15)
-    assert np.array_equal(noise.hockey_stick(grid, 0.0), np.maximum(0, 1 - np.exp(grid)))
+    assert np.array_equal(noise.hockey_stick(grid, 0.0), np.maximum(0, -np.expm1(grid)))
     assert noise.hockey_stick(-np.inf, s) == 1
     assert noise.hockey_stick(np.inf, s) == 0
     for bad in (math.nan, math.inf, "1"):

@@ -41,10 +41,11 @@ def check_delta(delta: float, examples: int | None = None) -> float:
 
 
 def epsilon(run: Run, delta: float, accountant: str = "pld") -> float:
-    """The epsilon of a run, infinite where it is above what floats can hold."""
+    """The epsilon of a run, infinite where it is above what floats can hold or cannot be told."""
     if accountant not in ACCOUNTANTS:
         raise InvalidInput(f"accountant is {accountant!r}, not known.", hint=f"choose one of {', '.join(ACCOUNTANTS)}")
-    return ACCOUNTANTS[accountant](run, delta) if any(mechanism.steps for mechanism in run) else 0.0
+    value = ACCOUNTANTS[accountant](run, delta) if any(mechanism.steps for mechanism in run) else 0.0
+    return value if value >= 0 else math.inf
 
 
 def guarantee(

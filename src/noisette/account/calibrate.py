@@ -76,7 +76,12 @@ def _scale(problem: _Problem) -> Mechanism:
         * (1 + 4 * problem.mechanism.rate * math.sqrt(problem.mechanism.steps))
         / problem.target
     )
-    return problem.with_scale(_solve(lambda scale: problem.spent(problem.with_scale(scale)), problem.target, guess))
+    least = length / unit.domain.shifts[1]  # below, the accountant refuses: more than any budget
+
+    def spent(scale: float) -> float:
+        return problem.spent(problem.with_scale(scale)) if scale >= least else math.inf
+
+    return problem.with_scale(_solve(spent, problem.target, guess))
 
 
 def _rate(problem: _Problem) -> Mechanism:
@@ -129,6 +134,11 @@ def _solve(spent: Callable[[float], float], target: float, guess: float) -> floa
     for tries in range(_MOST_TRIES):
         if at_high >= target * (1 - TOLERANCE):
             return high
+        if high <= low * (1 + 1e-9):
+            raise Unaccountable(
+                "epsilon jumps from below the budget to beyond it, with nothing close in between.",
+                hint=f"ask for a budget of {at_high:.4g}",
+            )
         share = 0.5
         if tries % 4 != 3 and math.isfinite(at_low) and at_high > 0:  # every fourth step halves, so that it must end
             share = math.log(at_low / aim) / math.log(at_low / at_high)

@@ -144,10 +144,12 @@ def _reach(noise: Noise, tau: float, mass: float) -> float:
 
 def _loss_spread(noise: Noise, tau: float) -> float:
     """Root mean square of the loss of one coordinate: only the lattice's fineness hangs on it."""
-    x = noise.known_scale * np.sinh(_NODES)
-    mass = np.exp(noise.log_prob(x)) * np.cosh(_NODES)
-    loss = np.minimum(np.abs(noise.log_prob(x + tau) - noise.log_prob(x)), LARGEST_LOSS)
-    return math.sqrt(float(loss**2 @ mass / mass.sum()))
+    y = noise.known_scale * np.sinh(_NODES)
+    with np.errstate(all="ignore"):  # some of scipy's densities underflow far out, where there is no mass to weigh
+        mass = np.exp(noise.log_prob(y)) * np.cosh(_NODES)
+        loss = np.minimum(np.abs(noise.loss(y, tau)), LARGEST_LOSS)
+    seen = (mass > 0) & ~np.isnan(loss)
+    return math.sqrt(float(loss[seen] ** 2 @ mass[seen] / mass[seen].sum()))
 
 
 def _pointwise_maximum(a: Array, b: Array) -> Array:

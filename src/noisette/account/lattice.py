@@ -18,6 +18,8 @@ import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from scipy import fft, special
 
+from noisette.errors import Unaccountable
+
 __all__ = ["LARGEST_LOSS", "Array", "Pmf", "compose", "connect_dots", "excess", "window"]
 
 Array = npt.NDArray[np.float64]
@@ -30,6 +32,7 @@ _NEGLIGIBLE = -60.0  # log of a Fourier coefficient that cannot matter
 _MOST_TABLE = 20_000_000
 _MOST_GROUPS = 64
 _MOST_PARTS = 16
+_MOST_SIZE = 2**24  # losses in a window; with the rest that is about a gigabyte
 _MOST_DIRECT = 30_000_000
 _EXACT_CELLS = 4096
 _FEW = 500
@@ -43,6 +46,11 @@ class Pmf:
     lower: int
     probs: Array
     infinity: float
+
+    def __post_init__(self) -> None:
+        """The one place where a lattice is looked at: what is not a number has no epsilon."""
+        if not (math.isfinite(self.infinity) and np.all(np.isfinite(self.probs))):
+            raise Unaccountable("a privacy loss came out undefined.", hint="please report this mechanism")
 
     @property
     def losses(self) -> Array:
@@ -105,11 +113,14 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
         return
     step = parts[0].step
     lower, upper, beyond = window(parts, counts, tail)
-    if lower > upper:  # no mass at losses that floats can hold
-        yield from (Pmf(step, 0, np.zeros(1), 1.0) for _ in counts)
+    hopeless = float((counts @ [part.infinity for part in parts]).min()) > 1  # no delta will hold
+    if lower > upper or hopeless:  # or there is no mass at losses that floats can hold
+        yield from (_nothing(step) for _ in counts)
         return
     size = fft.next_fast_len(max(upper - lower + 1, *(len(part.probs) for part in parts)), real=True)
+    _check_memory(size)
     chosen = _frequencies(parts, counts, size)
+    _check_memory(len(parts) * len(chosen) // 4)
     # A direct sum loses nothing that matters, a fast transform a little for every factor: fine for few factors.
     cost = len(chosen) * sum(int(np.count_nonzero(part.probs)) for part in parts)
     direct = counts.max() > _FEW and cost <= _MOST_DIRECT
@@ -121,13 +132,18 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     for row in counts:
         used = row > 0
         spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
-        spectrum[chosen] = np.exp(row[used] @ logs[used])
-        probs = np.roll(fft.irfft(spectrum, size), -lower)[: upper - lower + 1]
-        rounding = math.sqrt(size) * (
-            float(row @ losses) + (math.log2(size) + 8) * _UNIT * float(np.linalg.norm(probs))
-        )
-        lost = -math.expm1(float(row[used] @ certain[used]))
-        yield Pmf(step, lower, np.maximum(probs, 0.0), lost + beyond + rounding)
+        with np.errstate(all="ignore"):  # what leaves the range of a float leaves an infinite norm
+            spectrum[chosen] = np.exp(row[used] @ logs[used])
+            probs = np.roll(fft.irfft(spectrum, size), -lower)[: upper - lower + 1]
+            norm = float(np.linalg.norm(probs))
+        rounding = math.sqrt(size) * (float(row @ losses) + (math.log2(size) + 8) * _UNIT * norm)
+        infinity = rounding + beyond - math.expm1(float(row[used] @ certain[used]))
+        yield Pmf(step, lower, np.maximum(probs, 0.0), infinity) if infinity < 1 else _nothing(step)
+
+
+def _nothing(step: float) -> Pmf:
+    """All mass at an infinite loss: what holds of any distribution, and of one that cannot be told."""
+    return Pmf(step, 0, np.zeros(1), 1.0)
 
 
 def window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e-15) -> tuple[int, int, float]:
@@ -174,19 +190,29 @@ def _log_moments(part: Pmf, orders: Array) -> Array:
     return np.asarray(special.logsumexp(exponents, axis=1))
 
 
+def _check_memory(size: int) -> None:
+    if size > _MOST_SIZE:
+        raise Unaccountable(
+            f"composing these losses takes {size:.2g} numbers at once, more than are kept in memory.",
+            hint="take fewer coordinates or steps, a larger scale, or a law without a peak at 0, such as StudentT",
+        )
+
+
 def _frequencies(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     """Indices of the Fourier coefficients that can matter in any row.
 
     A factor's modulus is at most 1, so a group of rows is bounded by its least counts.
     """
-    least = np.array([group.min(axis=0) for group in np.array_split(counts, min(len(counts), _MOST_GROUPS))])
+    groups = max(1, min(len(counts), _MOST_GROUPS, 8 * _MOST_SIZE // size))
+    least = np.array([group.min(axis=0) for group in np.array_split(counts, groups)])
     totals = np.zeros((len(least), size // 2 + 1))
-    for start in range(0, len(parts), _MOST_PARTS):
-        padded = np.zeros((len(parts[start : start + _MOST_PARTS]), size))
+    many = max(1, min(_MOST_PARTS, 2 * _MOST_SIZE // size))
+    for start in range(0, len(parts), many):
+        padded = np.zeros((len(parts[start : start + many]), size))
         for row, part in zip(padded, parts[start:], strict=False):
             row[: len(part.probs)] = part.probs
         moduli = np.log(np.maximum(np.abs(fft.rfft(padded)), 1e-300))
-        totals += least[:, start : start + _MOST_PARTS].astype(np.float64) @ moduli
+        totals += least[:, start : start + many].astype(np.float64) @ moduli
     return np.flatnonzero(totals.max(axis=0) > _NEGLIGIBLE)
 
 

@@ -13,9 +13,10 @@ from noisette.noise import Noise
 __all__ = ["log_moments"]
 
 _GAUSS = np.polynomial.legendre.leggauss(12)
-_WIDEST = math.asinh(1e7)
+_PANEL = 0.34  # width far out, in the arsinh of the place
 _TRUSTED = 1e-6  # relative error beyond which an order is given up as infinite
 _ROUNDING = 1e-13
+_LOST = -40.0  # log of what may be lost where a density leaves the range of a float, over the largest value
 
 
 def log_moments(noise: Noise, orders: npt.ArrayLike, tau: float) -> Array:
@@ -29,62 +30,69 @@ def log_moments(noise: Noise, orders: npt.ArrayLike, tau: float) -> Array:
     [1.0, 3.0]
     """
     k = np.asarray(orders, dtype=np.float64)
-    if tau == 0:
+    unit, shift = noise.replace(scale=1.0), noise.domain.shift(tau, noise.known_scale)
+    if shift == 0:
         return np.zeros_like(k)
-    closed = noise.log_moments(k, tau)
+    closed = unit.log_moments(k, shift)
     if closed is not None:
         return closed * (1 + _ROUNDING)
-    unit, shift = noise.replace(scale=1.0), tau / noise.known_scale
     edges = _edges(shift)
-    coarse = _log_excess(unit, k, shift, edges)
-    fine = _log_excess(unit, k, shift, np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what is undefined fails the last comparison, and counts as infinite
+        coarse = _log_excess(unit, k, shift, edges)
+        fine = _log_excess(unit, k, shift, np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])))
         error = np.abs(np.expm1(coarse - fine))
-        # losses are differences of log densities, whose rounding a small shift magnifies
-        bound = fine + np.log1p(4 * error + _ROUNDING * (1 + 0.01 / shift))
-    return np.where(error < _TRUSTED, np.logaddexp(0.0, bound), np.inf)
+        # losses may be differences of log densities, whose rounding a small shift magnifies
+        bound = np.logaddexp(0.0, fine + np.log1p(4 * error + _ROUNDING * (1 + 0.01 / shift)))
+        return np.where((error < _TRUSTED) & ~np.isnan(bound), bound, np.inf)
 
 
 def _edges(tau: float) -> Array:
-    """Ends of panels in v, where x = tau/2 + sinh(v): even far out, ever finer toward the kinks at 0 and tau."""
-    steps = np.geomspace(1e-9, 1.0, 19)
-    near = np.concatenate([-steps[::-1], [0.0], steps])
-    kinks = np.concatenate([near, tau + near])
-    between = np.linspace(0.0, tau, 9)
-    even = np.linspace(-_WIDEST, _WIDEST, 101)
-    return np.unique(np.concatenate([even, np.arcsinh(kinks - tau / 2), np.arcsinh(between - tau / 2)]))
+    """Ends of panels in v, where y = sinh(v), from the middle -tau/2: even far out, ever finer toward the kink at 0."""
+    finest = min(1e-9, 1e-3 * tau)
+    steps = np.geomspace(finest, 1.0, math.ceil(math.log(1 / finest) / 1.15))
+    near = np.concatenate([-steps, [0.0], steps])
+    middle, widest = -tau / 2, math.asinh(1e7 * max(tau, 1.0))
+    even = np.arcsinh(middle) + _PANEL * np.arange(math.ceil((widest - math.asinh(middle)) / _PANEL) + 1)
+    between = np.linspace(middle, tau / 2, 9)
+    return np.unique(np.concatenate([even, np.arcsinh(near[near > middle]), np.arcsinh(between)]))
 
 
 def _log_excess(noise: Noise, k: Array, tau: float, edges: Array) -> Array:
-    """log(E_k - 1) by Gauss-Legendre on every panel."""
+    """log(E_k - 1) by Gauss-Legendre on every panel, NaN where the integrand leaves the range of a float.
+
+    Outcomes x = y + tau right of the middle have the loss L(y); their mirror images x = -y have -L(y).
+    """
     nodes, weights = _GAUSS
     half = np.diff(edges)[:, None] / 2
     v = ((edges[1:] + edges[:-1])[:, None] / 2 + half * nodes).ravel()
-    x = tau / 2 + np.sinh(v)
-    log_z = noise.log_prob(x)
-    seen = log_z > -690
-    x, log_z = x[seen], log_z[seen]
-    log_weight = (np.log(half * weights).ravel() + np.logaddexp(v, -v) - math.log(2))[seen] + log_z
-    loss = noise.log_prob(x - tau) - log_z
-    if np.any(np.isnan(loss)):
-        return np.full_like(k, np.inf)
-    matters = log_weight + k.max() * np.abs(loss) > -90
-    log_weight, loss = log_weight[matters], loss[matters]
-    weight, first = np.exp(log_weight), _second(loss)
-    single = float(weight @ first)  # every order takes k times this off
-    return np.array([_log_sum(log_weight, weight, order, loss, order * single) for order in k])
+    y = np.sinh(v)
+    log_z, loss = noise.log_prob(y), noise.loss(y, tau)
+    seen = np.isfinite(log_z) & np.isfinite(loss)
+    last = max(int(np.count_nonzero(seen)) - 1, 0)
+    if not np.all(seen[: last + 1]):
+        return np.full_like(k, np.nan)
+    width = (np.log(half * weights).ravel() + np.logaddexp(v, -v) - math.log(2))[seen]
+    log_z, loss = log_z[seen], loss[seen]
+    log_weight = np.concatenate([width + log_z, (width + log_z - loss)[::-1]])
+    loss = np.concatenate([-loss, loss[::-1]])
+    out = np.empty_like(k)
+    weight = np.exp(log_weight)
+    single = float(weight[loss < 600] @ _second(loss[loss < 600]))  # every order takes k times this off
+    for i, order in enumerate(k.tolist()):
+        out[i] = _log_sum(log_weight, weight, order, loss, order * single)
+        lost = max(
+            log_weight[last], log_weight[last] - order * loss[last], log_weight[last + 1] + order * loss[last + 1]
+        )
+        if not np.all(seen) and not lost < out[i] + _LOST:
+            out[i] = np.nan
+    return out
 
 
 def _log_sum(log_weight: Array, weight: Array, order: float, loss: Array, less: float) -> float:
     raised = order * loss
-    top = float(raised.max())
-    if not math.isfinite(top):
-        return math.inf
-    if top < 600:
-        return math.log(max(float(weight @ _second(raised)) - less, 1e-300))
-    exponents = log_weight + raised  # r^k alone: the rest is below its last digit, and dropping it errs upward
-    peak = float(exponents.max())
-    return peak + math.log(float(np.exp(exponents - peak).sum()))
+    large = raised >= 600  # of these r^k alone: the rest is below its last digit, and dropping it errs upward
+    small = float(weight[~large] @ _second(raised[~large])) - less
+    return float(np.logaddexp.reduce((log_weight + raised)[large], initial=math.log(max(small, 1e-300))))
 
 
 def _second(x: Array) -> Array:

@@ -95,6 +95,7 @@ def _lattice(
         # a typical step's loss, resolved; but no lattice longer than memory allows
         wanted = max(typical / _FINENESS, (upper - lower) * step / _MOST_POINTS, top / _MOST_POINTS)
         hopeless = max(part.infinity * n for part, n in zip(parts, counts[0], strict=True)) > 1  # no delta will hold
-        if wanted >= step / 1.5 or hopeless:
+        fits = upper - lower <= 8 * _MOST_POINTS
+        if (fits and wanted >= step / 1.5) or hopeless:
             return parts
         step = wanted

@@ -49,10 +49,12 @@ def account_command(
         record = read_ledger(ledger)
         tell_cut(record, ledger)
         run, stamps = record.run(), record.stamps
-    elif encoder and noise and rate:
+    elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
         run, stamps = (mechanism(encoder, noise, rate, steps),), ()
     else:
-        raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger")
+        raise InvalidInput(
+            "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
+        )
     with log.status("accounting"):
         result = guarantee(run, delta, accountant, examples=examples).stamped(*stamps)
     if plot is not None:

@@ -15,7 +15,8 @@ from scipy import integrate
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.spec import Spec, positive, real
+from noisette.noise.domain import Domain
+from noisette.spec import Spec
 
 __all__ = ["Array", "Noise"]
 
@@ -43,6 +44,8 @@ class Noise(Spec):
     scale: float | None
     certified: ClassVar[bool] = False
     rotation_invariant: ClassVar[bool] = False
+    domain: ClassVar[Domain] = Domain()
+    """The parameters, shifts and losses for which all that is said here holds; anything else is refused."""
     cdf_error: ClassVar[float] = 2.0**-50
     """Relative error of `_sf` for each unit of 1 + abs(log sf), which accounting adds on the safe side."""
 
@@ -76,33 +79,42 @@ class Noise(Spec):
         step = 1e-6 * np.maximum(1.0, np.abs(x))
         return (self._log_prob(x - step) - self._log_prob(x + step)) / (2 * step)
 
+    def _loss(self, y: Array, tau: float) -> Array:
+        """Log z(y) - log z(y + tau): the loss at x = y + tau. A leaf may know a form in which nothing cancels."""
+        return self._log_prob(y) - self._log_prob(y + tau)
+
     def _peak(self, tau: float) -> float:
-        """Where log z(x - tau) - log z(x) is largest on x >= tau/2: it rises up to there and falls beyond.
+        """The y >= -tau/2 where the loss is largest: it rises up to there and falls beyond.
 
         Infinite for log-concave laws. The default looks for it, which proves nothing: see `certified`.
         """
-        far = self._far(tau)
-        x = np.concatenate([np.linspace(tau / 2, 2 * tau, 4001), np.geomspace(2 * tau, max(far, 3 * tau), 4000)])
-        loss = self._loss(x, tau)
+        far = self._far()
+        y = np.concatenate([np.linspace(-tau / 2, tau, 4001), np.geomspace(tau, max(far, 2 * tau), 4000)])
+        loss = self._loss(y, tau)
+        if np.any(np.isnan(loss)):
+            return math.nan
         best = int(np.argmax(loss))
-        return math.inf if loss[best] <= loss[-1] * (1 + 1e-9) else float(x[best])
+        return math.inf if loss[best] <= loss[-1] * (1 + 1e-9) else float(y[best])
 
     def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
-        """For eps >= 0, the ends (lo, hi) of {x: log z(x - tau) - log z(x) > eps}; lo = hi = inf when it is empty."""
-        far = self._far(tau)
+        """For eps >= 0, the ends (lo, hi) of {y: loss > eps}; lo = hi = inf only where it is empty for certain.
+
+        Ends are measured from tau, where the shifted law has its middle: far out, x = y + tau would round them away.
+        """
+        far = self._far()
         summit = min(self._peak(tau), far)
-        lo = self._bisect(eps, tau, np.full_like(eps, tau / 2), np.full_like(eps, summit))
+        lo = self._bisect(eps, tau, np.full_like(eps, -tau / 2), np.full_like(eps, summit))
         hi = np.full_like(eps, np.inf)
         if summit < far:
-            falls = self._loss(np.array(far), tau) <= eps
+            falls = ~(self._loss(np.array(far), tau) > eps)
             hi = np.where(falls, self._bisect(eps, tau, np.full_like(eps, far), np.full_like(eps, summit)), np.inf)
-        empty = eps >= self._loss(np.array(summit), tau)
+        top = self._loss(np.array(summit), tau)
+        empty = eps >= top + 2.0**-46 * (1 + top)  # beyond what rounding could have hidden
         return np.where(empty, np.inf, lo), np.where(empty, np.inf, hi)
 
-    def _far(self, tau: float) -> float:
-        """A point beyond which the shifted law has no mass that a float could tell from zero."""
-        reach = float(self._magnitude(np.array(1e-280)))
-        return tau + (reach if 0 < reach < 1e100 else 1e100)  # some of scipy's inverses give up that far out
+    def _far(self) -> float:
+        """A point beyond which the law has no mass that a float could tell from zero."""
+        return min(float(self._magnitude(np.array(1e-280))), 1e100)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:  # noqa: ARG002 - leaves use them
         """Closed form of log E_k(tau) of the standard law for each order k, E_k = E[(z(x - tau) / z(x))^k]; or None."""
@@ -120,8 +132,11 @@ class Noise(Spec):
     # -- what everybody else uses ----------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
+        for name in self.domain.parameters:
+            self._set(**{name: self.domain.parameter(name, getattr(self, name))})
         if self.scale is not None:
-            self._set(scale=positive("scale", self.scale, hint="leave it out where something calibrates it"))
+            hint = "leave it out where something calibrates it"
+            self._set(scale=self.domain.parameter("scale", self.scale, hint))
 
     @property
     def known_scale(self) -> float:
@@ -196,11 +211,26 @@ class Noise(Spec):
         [0.3935, 0.0]
         """
         eps = np.asarray(eps, dtype=np.float64)
-        tau = abs(real("tau", tau)) / self.known_scale
-        forward = np.maximum(eps, -eps)  # H_g = 1 - g + g H_{1/g}, for x -> tau - x swaps the pair
-        h = self._forward(forward.ravel(), tau).reshape(eps.shape) if tau > 0 else np.zeros_like(eps)
-        g = np.exp(np.minimum(eps, 0.0))
-        return np.asarray(np.minimum(np.where(eps < 0, 1 - g + g * h, h), 1.0))
+        if np.any(np.isnan(eps)):
+            raise InvalidInput("eps is not a number.", hint="give losses as numbers")
+        shift = self.domain.shift(tau, self.known_scale)
+        # H_g = 1 - g + g H_{1/g}, for x -> tau - x swaps the pair
+        forward = np.minimum(np.abs(eps), self.domain.losses)
+        with np.errstate(all="ignore"):  # whatever is undefined on the way is decided here
+            h = self._forward(forward.ravel(), shift).reshape(eps.shape) if shift else np.zeros_like(eps)
+            h = np.where(np.isnan(h), 1.0, np.clip(h, 0.0, 1.0))
+            back = np.minimum(eps, 0.0)
+            return np.asarray(np.minimum(np.exp(back) * h - np.expm1(back), 1.0))
+
+    def loss(self, y: npt.ArrayLike, tau: float) -> Array:
+        """Log z(y) - log z(y + tau), the loss of an outcome y + tau, any shape.
+
+        >>> from noisette import Laplace
+        >>> Laplace(scale=1.0).loss([-0.5, 0.0, 3.0], tau=1.0).tolist()
+        [0.0, 1.0, 1.0]
+        """
+        with np.errstate(all="ignore"):
+            return self._loss(np.asarray(y, dtype=np.float64) / self.known_scale, tau / self.known_scale)
 
     def log_moments(self, orders: npt.ArrayLike, tau: float) -> Array | None:
         """Log of E_k(tau) = integral of z(x - tau)^k z(x)^(1-k) dx for each order k; None without a closed form.
@@ -209,42 +239,42 @@ class Noise(Spec):
         >>> Gaussian(scale=1.0).log_moments([2, 3], tau=1.0).tolist()
         [1.0, 3.0]
         """
-        k = np.asarray(orders, dtype=np.float64)
-        return self._log_moments(k, abs(tau) / self.known_scale) if tau else np.zeros_like(k)
+        k, shift = np.asarray(orders, dtype=np.float64), self.domain.shift(tau, self.known_scale)
+        with np.errstate(all="ignore"):
+            closed = self._log_moments(k, shift) if shift else np.zeros_like(k)
+        return None if closed is None else np.where(np.isnan(closed), np.inf, closed)
 
     def _forward(self, eps: Array, tau: float) -> Array:
+        """The curve for eps >= 0, NaN where it cannot be told."""
         lo, hi = self._region(eps, tau)
-        shifted = self._survival(lo - tau) - self._survival(hi - tau)
-        ceiling = self._survival(lo - tau)
-        with np.errstate(over="ignore", invalid="ignore"):
-            inner = self._survival(lo)
-            # e^eps times a tail: in logarithms, since either factor alone may leave the range of a float
-            log_inner = np.log(np.where(inner > 0, inner, 1.0))
-            weigh = np.where(inner > 0, np.exp(eps + log_inner), 0.0)
-            outer = self._survival(hi)
-            weigh_hi = np.where(outer > 0, np.exp(eps + np.log(np.where(outer > 0, outer, 1.0))), 0.0)
-            margin = ceiling + weigh * (1 - log_inner)  # at lo; what is evaluated at hi is never larger
-            h = shifted - (weigh - weigh_hi) + 2 * self.cdf_error * margin
+        ceiling = self._survival(lo)
+        shifted = ceiling - self._survival(hi)
+        inner, outer = self._survival(lo + tau), self._survival(hi + tau)
+        # e^eps times a tail: in logarithms, since either factor alone may leave the range of a float
+        weigh, weigh_hi = np.exp(eps + np.log(inner)), np.exp(eps + np.log(outer))
+        # of what is evaluated at lo; at hi it is never larger
+        margin = ceiling + weigh * (1 - np.log(np.where(inner == 0, 1.0, inner)))
+        h = shifted - (weigh - weigh_hi) + 2 * self.cdf_error * margin
         h = np.where(np.isnan(h), ceiling, h)  # both terms overflow: the ceiling is always a bound
-        return np.where(np.isinf(lo), 0.0, np.clip(h, 0.0, ceiling))
-
-    def _loss(self, x: Array, tau: float) -> Array:
-        return self._log_prob(x - tau) - self._log_prob(x)
+        return np.where(np.isposinf(lo), 0.0, np.clip(h, 0.0, ceiling))
 
     def _survival(self, x: Array) -> Array:
         tail = self._sf(np.abs(x))
         return np.where(x >= 0, tail, 1.0 - tail)
 
     def _bisect(self, eps: Array, tau: float, below: Array, above: Array) -> Array:
-        """The point between `below` (loss <= eps) and `above` (loss > eps) where the loss crosses eps."""
+        """The point between `below` (loss <= eps) and `above` (loss > eps) where it crosses; NaN past a NaN loss."""
+        lost = np.zeros(eps.shape, dtype=bool)
         for _ in range(_BISECTIONS):
             wide = np.maximum(below, above) > 4  # halve the logarithm while far out, the distance when near
             middle = np.where(
                 wide, np.sqrt(np.maximum(below, 1.0)) * np.sqrt(np.maximum(above, 1.0)), (below + above) / 2
             )
-            over = self._loss(middle, tau) > eps
+            loss = self._loss(middle, tau)
+            lost |= np.isnan(loss)
+            over = loss > eps
             above, below = np.where(over, middle, above), np.where(over, below, middle)
-        return below
+        return np.where(lost, np.nan, below)
 
     def _expect(self, f: Callable[[Array], Array]) -> float:
         """E f(|X|) of the standard law by quadrature; infinite where the integral diverges."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import quadratic
+from noisette.noise.regions import log_quadratic_ratio, quadratic
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Cauchy(Noise):
 
     def _magnitude(self, u: Array) -> Array:
         return 1.0 / np.tan(np.pi / 2 * u)
+
+    def _loss(self, y: Array, tau: float) -> Array:
+        return log_quadratic_ratio(y, tau, df=1.0)
 
     def _score(self, x: Array) -> Array:
         return 2 * x / (1 + x * x)

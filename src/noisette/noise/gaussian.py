@@ -37,12 +37,14 @@ class Gaussian(Noise):
     def _magnitude(self, u: Array) -> Array:
         return np.asarray(-special.ndtri(u / 2))
 
+    def _loss(self, y: Array, tau: float) -> Array:
+        return tau * (y + tau / 2)
+
     def _score(self, x: Array) -> Array:
         return x
 
     def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
-        with np.errstate(over="ignore"):
-            return eps / tau + tau / 2, np.full_like(eps, np.inf)
+        return eps / tau - tau / 2, np.full_like(eps, np.inf)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:
         return orders * (orders - 1) * tau * tau / 2

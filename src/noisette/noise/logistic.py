@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import hyperbolic
+from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Logistic(Noise):
 
     def _magnitude(self, u: Array) -> Array:
         return np.log(2 / u - 1)
+
+    def _loss(self, y: Array, tau: float) -> Array:
+        return 2 * log_cosh_ratio(y / 2, tau / 2)
 
     def _score(self, x: Array) -> Array:
         return np.tanh(x / 2)

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import hyperbolic
+from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
 _CATALAN = 0.915965594177219015
 
@@ -38,6 +38,9 @@ class Sech(Noise):
 
     def _magnitude(self, u: Array) -> Array:
         return -2 / np.pi * np.log(np.tan(np.pi / 4 * u))
+
+    def _loss(self, y: Array, tau: float) -> Array:
+        return log_cosh_ratio(np.pi / 2 * y, np.pi / 2 * tau)
 
     def _score(self, x: Array) -> Array:
         return np.pi / 2 * np.tanh(np.pi / 2 * x)

@@ -6,12 +6,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.noise.base import Array, Noise
 
 __all__ = ["Strips", "strips"]
 
 _BODY, _TAIL = np.linspace(1.0, 0.5, 33), np.geomspace(0.5, 1e-15, 65)  # chances of a larger magnitude
+_MOST_COVER = 4.0  # draws that are thrown away for one that is kept: with more, a sample would not end
 _STEPS = 12  # strips between two of them
 
 
@@ -40,6 +42,11 @@ class Strips:
         self._heights, self._sure = heights[:-1], heights[1:] / heights[:-1]
         self._tail = float(2 * law._sf(knots[-1:])[0])
         covered = np.cumsum(np.append(self._heights * self._widths, self._tail))
+        if not covered[-1] < _MOST_COVER:
+            raise InvalidInput(
+                f"{law!r} cannot be drawn: strips under which its density fits have an area of {covered[-1]:g}.",
+                hint="take parameters that are less extreme",
+            )
         self._covered = covered / covered[-1]
 
     def draw(self, n: int, generator: Generator) -> Array:
