@@ -52,6 +52,22 @@ def test_never_too_small(twenties: int) -> None:
     assert faults(range(20 * twenties, 20 * twenties + 20)) == []
 
 
+def test_losses_just_below_zero() -> None:
+    """Two of the cases beyond: 1 - e^eps was rounded at 1e-16 where H is 1e-12."""
+    assert faults(range(310, 311)) + faults(range(396, 397)) == []
+
+
+def test_a_hockey_stick_a_little_off_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: a millionth too little, or a shift taken a millionth too short."""
+    original = Noise.hockey_stick
+    for spoilt in (
+        lambda law, eps, tau: original(law, eps, tau) * (1 - 1e-6),
+        lambda law, eps, tau: original(law, eps, tau * (1 - 1e-6)),
+    ):
+        monkeypatch.setattr(Noise, "hockey_stick", spoilt)
+        assert any("too small" in fault for fault in faults(range(10)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hundreds", range(2, 32))
 def test_never_too_small_in_full(hundreds: int) -> None:
