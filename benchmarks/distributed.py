@@ -50,7 +50,7 @@ def measure(rank: int, size: int, store: str, batch: int, out: str) -> None:
     steps = max(3, 512 // batch)
     mechanism = Mechanism(Ranked(dim), StudentT(df=9, scale=1.0), rate=batch / EXAMPLES, steps=steps + 1)
     private = make_private(model, nn.CrossEntropyLoss(), inputs, targets, mechanism, denoiser=KS(), seed=0)
-    run = Trainer(model, private, torch.optim.SGD(model.parameters(), lr=0.1)).run()
+    run = Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1)).run()
     next(run)  # warm
     dist.barrier()
     began, worked = time.perf_counter(), time.process_time()

@@ -80,7 +80,7 @@ def run(recipe: Recipe, seed: int, tell: Tell, *, held_out: bool = False) -> Poi
     noted = set(np.unique(np.geomspace(1, private.total, _FEW).round().astype(int)).tolist())
     curve: list[tuple[int, float]] = []
     distances: list[float] = []
-    for progress in Trainer(model, private, optimizer, decay).run():
+    for progress in Trainer(private, optimizer, decay).run():
         step = progress.updates
         if "distance" in private.state:
             distances.append(float(private.state["distance"]))

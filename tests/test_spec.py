@@ -29,7 +29,7 @@ from noisette import (
     parse,
 )
 from noisette.errors import InvalidInput, NoisetteError, ParseError
-from noisette.spec import Spec, parse_number, positive, real, registered, whole
+from noisette.spec import Spec, canonical, parse_number, positive, real, registered, whole
 from tests.helpers import refused
 
 ATTACKS = [
@@ -186,6 +186,42 @@ def test_hints_help() -> None:
         parse("Gaussian(sigma=1)", Noise)
     with pytest.raises(ParseError, match="is not a Profiles"):
         parse("Gaussian(scale=1)", Profiles)
+
+
+def test_a_new_field_with_a_default_changes_no_name() -> None:
+    """Ledgers and checkpoints name mechanisms: a later version of a spec must find its own."""
+
+    @dataclass(frozen=True)
+    class Old(Spec):
+        df: float
+        scale: float | None = None
+
+    before = canonical(Old(9.0, 1.0))
+    assert before == "Old(df=9.0, scale=1.0)"
+
+    @dataclass(frozen=True)
+    class New(Spec):
+        scale: float | None = None
+        df: float = 3.0
+        truncated: float | None = None
+        parts: tuple[float, ...] = ()
+
+    New.__name__ = "Old"
+    assert canonical(New(1.0, 9.0)) == before
+    assert canonical(New(1.0, 9.0, truncated=2.0)) != before
+    assert canonical(New(1.0, 3.0)) == "Old(scale=1.0)"
+    del Old, New
+    gc.collect()  # so that no other test meets two classes of one name
+
+
+def test_canonical_forms_tell_values_apart() -> None:
+    specs = [
+        example
+        for base in (Noise, Encoder, Profiles)
+        for kind in registered(base).values()
+        for example in kind.examples()
+    ]
+    assert len({canonical(spec) for spec in specs}) == len(set(specs))
 
 
 positives = st.floats(1e-100, 1e100)

@@ -63,6 +63,6 @@ def one_run(
     private = make_private(model, loss, *train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
-    for progress in Trainer(model, private, optimizer, decay).run():
+    for progress in Trainer(private, optimizer, decay).run():
         stepped(progress.updates)
     return accuracy(model, *held), private.guarantee(recipe.delta).epsilon

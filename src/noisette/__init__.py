@@ -34,7 +34,7 @@ from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Powe
 from noisette.recipes import load
 from noisette.release import release
 from noisette.spec import parse
-from noisette.training import PrivateRun, Trainer, make_private
+from noisette.training import PrivateRun, Trainer, make_private, plan
 
 __version__ = "0.1.0"
 
@@ -87,6 +87,7 @@ __all__ = [
     "load",
     "make_private",
     "parse",
+    "plan",
     "read_ledger",
     "release",
     "tradeoff",

@@ -11,10 +11,11 @@ from typing import Any, Self
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.noise import Noise
-from noisette.spec import Spec, parse, positive, whole
+from noisette.spec import Spec, canonical, parse, positive, whole
 
 __all__ = ["STAMPS", "Guarantee", "Mechanism", "Run", "as_run", "in_order", "run_hash"]
 
+_CANONICAL = "noisette mechanism 1"
 _LEAST_RATE, _MOST_STEPS = 1e-30, 10**15  # far beyond any use, and well within what floats can count
 
 
@@ -22,7 +23,8 @@ _LEAST_RATE, _MOST_STEPS = 1e-30, 10**15  # far beyond any use, and well within 
 class Mechanism(Spec):
     """One kind of step, taken `steps` times: encode, sum over a Poisson sample of rate `rate`, add noise.
 
-    A noise whose scale is open may be calibrated, but not accounted or released.
+    A noise whose scale is open may be calibrated, but not accounted or released; an encoder whose dimension is open
+    gets it from the model, by `plan` or `make_private`.
 
     >>> from noisette import HalfNormal, Ranked, StudentT
     >>> encoder = Ranked(dim=26010, profiles=HalfNormal())
@@ -46,7 +48,9 @@ class Mechanism(Spec):
         if rate < _LEAST_RATE:
             raise InvalidInput(f"rate is {self.rate!r}: no data set is as large.", hint="check batch and examples")
         self._set(rate=rate, steps=whole("steps", self.steps, least=0, most=_MOST_STEPS))
-        if not self.encoder.image.profiles and not self.noise.rotation_invariant:
+        # where the dimension is open, this is asked when it is filled
+        ball = self.encoder.dim is not None and not self.encoder.image.profiles
+        if ball and not self.noise.rotation_invariant:
             raise Unaccountable(
                 f"the worst case of {type(self.noise).__name__} noise over an L2 ball is not known.",
                 hint="use Gaussian noise, or an encoder whose image is a profile, like Ranked",
@@ -54,7 +58,7 @@ class Mechanism(Spec):
 
     @property
     def hash(self) -> str:
-        """A name for exactly this value: SHA-256 of its text form, 16 hex digits."""
+        """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
         return run_hash((self,))
 
     def to_toml(self) -> str:
@@ -93,8 +97,11 @@ def as_run(mechanisms: Mechanism | Sequence[Mechanism]) -> Run:
 
 
 def run_hash(run: Run) -> str:
-    """A name for a run: SHA-256 of its text form, 16 hex digits."""
-    return hashlib.sha256("\n".join(map(repr, run)).encode()).hexdigest()[:16]
+    """A name for a run: SHA-256 of its canonical form, 16 hex digits.
+
+    It lasts: a field with a default that a later version adds changes no name. Change `_CANONICAL` when a default does.
+    """
+    return hashlib.sha256("\n".join((_CANONICAL, *map(canonical, run))).encode()).hexdigest()[:16]
 
 
 STAMPS = {

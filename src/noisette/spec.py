@@ -15,7 +15,7 @@ import sys
 import unicodedata
 from abc import ABC
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
@@ -49,6 +49,25 @@ class Spec(ABC):  # noqa: B024 - its leaves have the abstract methods
         """Store canonical values while a frozen dataclass is being built."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def canonical(value: Any) -> str:
+    """A text that stays the same when a spec gains a field with a default: fields at their defaults are left out.
+
+    Fields are sorted by name. It names values, and is not parsed: the text form of a spec is its ``repr``, which says
+    everything, so that it means the same when a default changes.
+
+    >>> from noisette import Ranked
+    >>> canonical(Ranked(dim=5)), canonical(Ranked(dim=5, radius=2))
+    ('Ranked(dim=5)', 'Ranked(dim=5, radius=2.0)')
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(canonical, value))})"
+    if not isinstance(value, Spec):
+        return repr(value)
+    found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}  # type: ignore[arg-type]
+    told = [f"{name}={canonical(now)}" for name, (now, default) in sorted(found.items()) if now != default]
+    return f"{type(value).__name__}({', '.join(told)})"
 
 
 def registered(base: type[S]) -> dict[str, type[S]]:

@@ -42,7 +42,7 @@ def _honest(data: Data) -> nn.Module:
     model, began = nn.Linear(3, 2), time.monotonic()
     with Ledger("ledger.jsonl", data="demo") as ledger:
         private = _private(model, data, ledger=ledger, denoiser=LowPass())
-        trainer = Trainer(model, private, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5))
+        trainer = Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5))
         for progress in trainer.run():
             numbers = random.random(), np.random.random(), time.monotonic() - began  # noqa: NPY002
             sys.stdout.write(f"{progress} {numbers}\n")

@@ -362,4 +362,4 @@ def test_one_example_is_enough() -> None:
     x, y = examples(count=1)
     private = make_private(network(), LOSS, x, y, gaussian(2, rate=1.0), denoiser=Identity())
     assert list(private) == [1, 2]
-    assert isinstance(Trainer(network(), private, torch.optim.SGD(network().parameters())).evaluated, nn.Module)
+    assert isinstance(Trainer(private, torch.optim.SGD(private.parameters)).evaluated, nn.Module)

@@ -59,7 +59,7 @@ def trainer_of(
     private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, ledger=ledgers, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
-    return Trainer(model, private, optimizer, scheduler, averaging=averaging)
+    return Trainer(private, optimizer, scheduler, averaging=averaging)
 
 
 def flat(tensors: Any) -> Tensor:

@@ -43,12 +43,13 @@ def audit_command(
     data_root: Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Makes an audit that can be repeated.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Write a picture to this PNG.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every point that was tested as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Attack a mechanism's real step, and compare with its claimed trade-off. Exit status 3 when it is refuted."""
     if recipe:
         if plot is not None:
-            raise InvalidInput("an audit of one run has no picture.", hint="leave --plot away")
+            raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
         shown = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
         emit(as_json, shown.to_dict(), lambda: _show_one_run(shown))
         raise typer.Exit(REFUTED if shown.refuted else 0)
@@ -68,7 +69,7 @@ def audit_command(
         from noisette.report.audit import draw_audit  # noqa: PLC0415 - matplotlib takes a second to import
 
         draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
-    emit(as_json, found.to_dict(), lambda: _show(found, plot))
+    emit(as_json, found.to_dict(), lambda: _show(found, plot, verbose))
     raise typer.Exit(REFUTED if found.refuted else 0)
 
 
@@ -77,7 +78,15 @@ def _bar() -> Progress:
     return Progress(*columns, console=log, transient=True)
 
 
-def _show(found: Audit, plot: Path | None) -> None:
+def _show(found: Audit, plot: Path | None, verbose: bool) -> None:
+    _show_verdict(found.verdict, found.refuted)
+    for reason in found.reasons:
+        show.print(f"  {reason}")
+    show.print(f"an honest mechanism is refuted at most once in {1 / found.level:,.0f} audits; {found.seconds:.0f} s")
+    if plot is not None:
+        show.print(f"plot: {plot}")
+    if not verbose:
+        return
     rows = [
         [
             f"{point.regime}, {point.direction}{'  <--' if point.refutes else ''}",
@@ -92,22 +101,16 @@ def _show(found: Audit, plot: Path | None) -> None:
     show.print(
         table(["regime, test", "false pos.", "false neg.", "pos. at most", "neg. at most", "claimed neg."], rows)
     )
-    _show_verdict(found.verdict, found.refuted)
-    for reason in found.reasons:
-        show.print(f"  {reason}")
-    show.print(f"an honest mechanism is refuted at most once in {1 / found.level:,.0f} audits; {found.seconds:.0f} s")
-    if plot is not None:
-        show.print(f"plot: {plot}")
 
 
 def _show_one_run(found: OneRun) -> None:
+    _show_verdict(found.verdict, found.refuted)
     for size, right in zip(found.guesses, found.right, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
     said = f" ({'; '.join(STAMPS[name] for name in found.stamps)})" if found.stamps else ""
     show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}{said}")
     show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
     show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
-    _show_verdict(found.verdict, found.refuted)
     show.print("one run shows gross errors only: a low bound is no evidence of more privacy than claimed")
 
 
@@ -140,7 +143,7 @@ def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, s
         optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
         total = private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
-        trainer = Trainer(model, private, optimizer, scheduler, averaging=recipe.averaging)
+        trainer = Trainer(private, optimizer, scheduler, averaging=recipe.averaging)
         with _bar() as bar:
             for _ in bar.track(trainer.run(), total=total, description="training"):
                 pass

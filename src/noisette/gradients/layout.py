@@ -10,7 +10,16 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "trained_parameters"]
+
+
+def trained_parameters(model: nn.Module) -> int:
+    """How many numbers of a model are trained: the dimension of its gradient.
+
+    >>> trained_parameters(nn.Linear(3, 2))
+    8
+    """
+    return Layout(model).dim
 
 
 class Layout:
@@ -35,6 +44,11 @@ class Layout:
         self.starts: dict[nn.Parameter, int] = {
             p: end - p.numel() for p, end in zip(self.parameters, ends, strict=True)
         }
+        self._padding = [
+            (module.weight, module.padding_idx)
+            for module in model.modules()
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None
+        ]
         self._buffer: Tensor | None = None
 
     def describes(self, model: nn.Module) -> bool:
@@ -68,6 +82,9 @@ class Layout:
             )
         for p, part in zip(self.parameters, self.parts(flat.detach()), strict=True):
             p.grad = torch.empty_like(p).copy_(part)
+        for table, row in self._padding:  # no example moves the row of the padding, and noise should not
+            if table.grad is not None:
+                table.grad[row] = 0
 
 
 def _trainable(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput
 from noisette.gradients.batch import Batch
-from noisette.gradients.calls import Calls, Unfit
+from noisette.gradients.calls import Calls
 from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
 from noisette.gradients.layout import Layout
+from noisette.gradients.losses import for_one
 from noisette.gradients.ways import Loop, Loss, Vmap, Way
 from noisette.private import Private
 from noisette.spec import whole
@@ -51,13 +52,18 @@ class Gradients:
     """
 
     def __init__(self, model: nn.Module, loss: Loss, *, chunk: int = 64) -> None:
-        self._model, self._loss = model, loss
+        self._model, self._loss = model, for_one(loss)
         self._chunk = whole("chunk", chunk, least=1)
         self._layout = Layout(model)
-        calls = Calls(model, loss)
-        self._fast: tuple[Batch, ...] = Batch.candidates(model, loss, self._layout, calls)
-        self._general: tuple[Way, ...] = tuple(way(model, loss, self._layout, calls) for way in (Vmap, Loop))
+        calls = Calls(model, self._loss)
+        self._fast: tuple[Batch, ...] = Batch.candidates(model, self._loss, self._layout, calls)
+        self._general: tuple[Way, ...] = tuple(way(model, self._loss, self._layout, calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The model whose gradients these are."""
+        return self._model
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -103,7 +109,9 @@ class Gradients:
         self._trust(inputs, targets)
         try:
             total = self._fused_sum(encoder, inputs, targets)
-        except Unfit:
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError):  # it does not fit; or nothing does, which is told below
             total = None
         if total is None:
             total = torch.zeros(self.dim, dtype=torch.float64, device=inputs.device)
@@ -218,10 +226,15 @@ class Gradients:
         for way in ways:
             try:
                 way.rows(x, y, rows)
-            except RuntimeError as error:
-                if way is ways[-1] or isinstance(error, torch.cuda.OutOfMemoryError):
+            except (RuntimeError, IndexError) as error:
+                if isinstance(error, torch.cuda.OutOfMemoryError):
                     raise
                 culprit = self._culprit(error)
+                if way is ways[-1]:  # made-up examples passed, so it lies in these, and the message may tell of them
+                    raise InvalidInput(
+                        f"{culprit} or the loss fails on an example ({type(error).__name__}).",
+                        hint="are all targets and tokens below the number of classes and of embeddings?",
+                    ) from None
             else:
                 given_up = ways[: ways.index(way)]
                 self._fast = tuple(w for w in self._fast if w not in given_up)

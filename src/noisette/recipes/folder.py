@@ -97,7 +97,7 @@ class OpenRun:
             optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
             total = self.private.total
             scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
-            self.trainer = Trainer(model, self.private, optimizer, scheduler, averaging=recipe.averaging)
+            self.trainer = Trainer(self.private, optimizer, scheduler, averaging=recipe.averaging)
         except BaseException:
             self.close()
             raise

@@ -1,8 +1,19 @@
 """Training: Poisson batches, private steps, checkpoints."""
 
+from noisette.training.plan import plan
 from noisette.training.private_run import PrivateRun, make_private
 from noisette.training.ranks import Ranks, join
 from noisette.training.sampler import PoissonSampler
 from noisette.training.trainer import Progress, Trainer, accuracy
 
-__all__ = ["PoissonSampler", "PrivateRun", "Progress", "Ranks", "Trainer", "accuracy", "join", "make_private"]
+__all__ = [
+    "PoissonSampler",
+    "PrivateRun",
+    "Progress",
+    "Ranks",
+    "Trainer",
+    "accuracy",
+    "join",
+    "make_private",
+    "plan",
+]

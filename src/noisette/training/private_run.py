@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,9 @@ from noisette.gradients import Gradients
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, in_order, run_hash
 from noisette.private import Private, Released
 from noisette.release import release
+from noisette.spec import canonical
+from noisette.training.guard import Guard
+from noisette.training.plan import with_dim
 from noisette.training.ranks import Ranks
 from noisette.training.sampler import PoissonSampler
 from noisette.training.share import Index, Share
@@ -60,7 +65,18 @@ class PrivateRun:
         self._paid = self.ranks.gathered(_paid(run, self._ledgers[0]) if self._ledgers else [0] * len(run))[0]
         self._unused = [0] * len(run)
         self.updates = 0
+        self._guard = Guard(gradients.parameters)
         self.stamps: tuple[str, ...] = ("reproducible",) if self._noise.reproducible else ()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is trained."""
+        return self._gradients.model
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that get private gradients."""
+        return self._gradients.parameters
 
     @property
     def paid(self) -> int:
@@ -105,6 +121,7 @@ class PrivateRun:
                 f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
             )
         mechanism = self.run[which]
+        self._guard.check_used()
         with _ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self._pay(which)
@@ -115,6 +132,8 @@ class PrivateRun:
         expected = mechanism.rate * self._share.examples
         self._gradients.write(denoised.values / expected)
         self.updates += 1
+        self._guard.written()
+        self._guard.on = self.left > 0  # afterwards the model is the user's
         return denoised
 
     def _left(self, which: int) -> int:
@@ -165,7 +184,7 @@ class PrivateRun:
             "mechanism": run_hash(self.run),
             "ledgers": [ledger.head for ledger in self._ledgers],
             "updates": self.updates,
-            "denoiser": repr(self.denoiser),
+            "denoiser": canonical(self.denoiser),
             "denoiser_state": self.state,
             "previous": self._previous,
             "stamps": list(self.stamps),
@@ -183,7 +202,7 @@ class PrivateRun:
                 "a ledger does not hold the entries that the checkpoint was saved with.",
                 hint="restore the ledgers that this run pays into: one was cut, exchanged or left out",
             )
-        if state["denoiser"] != repr(self.denoiser):
+        if state["denoiser"] != canonical(self.denoiser):
             raise MechanismMismatch(
                 f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",
                 hint="resume with the denoiser that the run was started with",
@@ -195,8 +214,8 @@ class PrivateRun:
 def make_private(
     model: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Tensor | npt.ArrayLike,
+    targets: Tensor | npt.ArrayLike,
     mechanism: Mechanism | Sequence[Mechanism],
     *,
     denoiser: Denoiser | None = None,
@@ -207,8 +226,9 @@ def make_private(
 ) -> PrivateRun:
     """Private gradients for your own loop over `inputs` (N, ...) and `targets` (N, ...), which stay on their device.
 
-    The encoder's ``dim`` is the model's number of trained parameters. Each step is paid in every ledger before it is
-    released; the first ledger is this run's own. `seed` makes a run that can be repeated and must not be released.
+    An encoder whose ``dim`` is open gets the model's number of trained parameters. Each step is paid in every ledger
+    before it is released; the first ledger is this run's own. `seed` makes a run that can be repeated and must not be
+    released.
 
     Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, on
     rank 0 alone, the ledgers; the model of rank 0 is copied to all. Say `sharded` where each process holds examples of
@@ -224,12 +244,13 @@ def make_private(
     epsilon = 2.087 at delta = 1e-05
     """
     run = as_run(mechanism)
+    inputs, targets = _tensor(inputs), _tensor(targets)
     gradients = Gradients(model, loss, chunk=chunk)
     if not run:
         raise InvalidInput("the run has no mechanism.", hint="give at least one Mechanism")
+    run = tuple(with_dim(one, gradients.dim) for one in run)
     for one in run:
         _ = one.noise.known_scale
-        check_dim(one.encoder, gradients.dim)
     if len(inputs) != len(targets):
         raise InvalidInput(
             f"{len(inputs)} inputs do not fit {len(targets)} targets.", hint="give one target for each example"
@@ -266,13 +287,18 @@ def _paid(run: Run, own: Ledger) -> list[int]:
     return out
 
 
-def check_dim(encoder: Encoder, dim: int) -> None:
-    """Raise where an encoder is made for another number of parameters than `dim`."""
-    if encoder.dim != dim:
+def _tensor(values: Any) -> Tensor:
+    """Examples as a tensor; numbers of numpy and of lists in torch's own precision, which is that of models."""
+    if isinstance(values, Tensor):
+        return values
+    try:
+        made = torch.as_tensor(np.asarray(values))
+    except (TypeError, ValueError):
         raise InvalidInput(
-            f"the encoder has dimension {encoder.dim}, the model has {dim} trained parameters.",
-            hint=f"give the encoder dim={dim}",
-        )
+            f"examples of type {type(values).__name__} are no numbers in rows of one shape.",
+            hint="give a tensor, an array or a list with one row for each example",
+        ) from None
+    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
 
 
 def _flat(parameters: Sequence[nn.Parameter]) -> Tensor:

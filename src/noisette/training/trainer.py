@@ -34,29 +34,30 @@ class Progress:
 class Trainer:
     """Runs an optimizer on private gradients: ``for progress in trainer.run(): ...``, so that bars and logs are yours.
 
-    `averaging` above 0 keeps an exponential moving average of the weights with that factor, which `evaluated` returns.
+    The model is that of the private run, and the optimizer has to be over its parameters. `averaging` above 0 keeps an
+    exponential moving average of the weights with that factor, which `evaluated` returns.
 
     >>> from noisette import L2, Gaussian, Mechanism, make_private
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
     >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
     >>> private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism)
-    >>> trainer = Trainer(model, private, torch.optim.SGD(model.parameters(), lr=0.1))
+    >>> trainer = Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1))
     >>> [progress.updates for progress in trainer.run()]
     [1, 2, 3]
     """
 
     def __init__(
         self,
-        model: nn.Module,
         private: PrivateRun,
         optimizer: Optimizer,
         scheduler: LRScheduler | None = None,
         *,
         averaging: float = 0.0,
     ) -> None:
-        self.model, self.private, self.optimizer, self.scheduler = model, private, optimizer, scheduler
+        self.model, self.private, self.optimizer, self.scheduler = private.model, private, optimizer, scheduler
+        _check_same(optimizer, private)
         average = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
-        self._average = AveragedModel(model, multi_avg_fn=average) if averaging > 0 else None
+        self._average = AveragedModel(self.model, multi_avg_fn=average) if averaging > 0 else None
 
     def run(self) -> Iterator[Progress]:
         """Take steps until the budget is spent."""
@@ -117,6 +118,16 @@ class Trainer:
             "scheduler": self.scheduler.state_dict() if self.scheduler is not None else {},
             "average": self._average.state_dict() if self._average is not None else {},
         }
+
+
+def _check_same(optimizer: Optimizer, private: PrivateRun) -> None:
+    """Raise where an optimizer would move parameters that get no private gradient, or not move those that do."""
+    moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+    if moved != set(map(id, private.parameters)):
+        raise InvalidInput(
+            "the optimizer is over other parameters than those of the private run.",
+            hint="make it from the same model, after freezing what should stay: SGD(model.parameters(), ...)",
+        )
 
 
 def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 1000) -> float:

@@ -1,0 +1,63 @@
+"""Two mistakes in one's own loop, seen at once: raw gradients in ``grad``, and gradients that nobody used."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from noisette.errors import InvalidInput
+
+__all__ = ["Guard"]
+
+_FIRST = 3  # the second mistake is made in every turn or in none
+
+
+class Guard:
+    """Watches the parameters of a private run between its steps, for as long as something holds the guard.
+
+    ``loss.backward()`` would add raw gradients to the private ones. ``zero_grad()`` before ``optimizer.step()`` makes a
+    model that never moves.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> guard = Guard(layer.parameters())
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self.on, self._written, self._sums = True, 0, list[float]()
+        alive = weakref.ref(self)
+
+        def refuse(parameter: Tensor) -> None:
+            guard = alive()
+            if guard is not None and guard.on:
+                parameter.grad = None
+                raise InvalidInput(
+                    "backward() has put a raw gradient into a parameter of a private run.",
+                    hint="leave backward() out: every turn of the loop sets the gradients; to look at a loss, "
+                    "use torch.no_grad()",
+                )
+
+        for parameter in self._parameters:
+            parameter.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
+
+    def written(self) -> None:
+        """Private gradients have just been written."""
+        self._written += 1
+        self._sums = self._places() if self._written <= _FIRST and self._something() else []
+
+    def check_used(self) -> None:
+        """Raise where the gradients that were written last are gone, and the parameters are where they were."""
+        if self._sums and not self._something() and self._sums == self._places():
+            raise InvalidInput(
+                "the private gradients of the last step were cleared before an optimizer used them.",
+                hint="call optimizer.step() in the loop, without zero_grad() before it",
+            )
+
+    def _something(self) -> bool:
+        """Whether any gradient is there: a denoiser may leave none."""
+        return any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
+
+    def _places(self) -> list[float]:
+        return [float(p.detach().double().sum()) for p in self._parameters]

@@ -1,0 +1,84 @@
+"""A plan: the mechanism that a model, a data set and a budget ask for, so that nobody counts parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from noisette.account import calibrate
+from noisette.encode import L2, Encoder
+from noisette.errors import InvalidInput
+from noisette.gradients import trained_parameters
+from noisette.mechanism import Mechanism
+from noisette.noise import Gaussian, Noise
+from noisette.spec import positive, whole
+
+__all__ = ["plan", "with_dim"]
+
+
+def plan(
+    model: nn.Module,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    batch: int,
+    steps: int | None = None,
+    epochs: float | None = None,
+    encoder: Encoder | None = None,
+    noise: Noise | None = None,
+) -> Mechanism:
+    """The mechanism that trains `model` on `data` and spends at most `epsilon` at `delta`.
+
+    `data` is ``(inputs, targets)``, or anything whose length is the number of examples. `batch` is the expected size
+    of a batch; give `steps`, or `epochs` over the data. The encoder's dimension is the number of trained parameters and
+    the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
+
+    >>> import torch
+    >>> found = plan(nn.Linear(4, 2), torch.randn(1000, 4), epsilon=3.0, delta=1e-5, batch=100, epochs=2)
+    >>> found.encoder, found.rate, found.steps
+    (L2(dim=10, radius=1.0, micro_batch=1), 0.1, 20)
+    """
+    examples, size = count(data), whole("batch", batch, least=1)
+    if size > examples:
+        raise InvalidInput(
+            f"a batch of {size} is more than the {examples} examples that there are.",
+            hint=f"give batch={examples}, which takes all of them in every step, or less",
+        )
+    if (steps is None) == (epochs is None):
+        raise InvalidInput("a plan needs either steps or epochs.", hint="give one of the two")
+    taken = whole("steps", steps, least=1) if steps is not None else _steps(epochs, examples, size)
+    dim = trained_parameters(model)
+    open_plan = Mechanism(encoder or L2(), noise or Gaussian(), size / examples, taken)
+    return calibrate(with_dim(open_plan, dim), epsilon, delta, examples=examples)
+
+
+def with_dim(mechanism: Mechanism, dim: int) -> Mechanism:
+    """`mechanism` for `dim` trained parameters; an error where its encoder is made for another number."""
+    encoder = mechanism.encoder
+    if encoder.dim is None:
+        return mechanism.replace(encoder=encoder.replace(dim=dim))
+    if encoder.dim != dim:
+        raise InvalidInput(
+            f"the encoder has dimension {encoder.dim}, the model has {dim} trained parameters.",
+            hint=f"give the encoder dim={dim}, or leave it out",
+        )
+    return mechanism
+
+
+def count(data: Any) -> int:
+    """The number of examples in a tensor, in a tuple or dict of them, or in anything else that has a length."""
+    parts = tree_leaves(data) if isinstance(data, tuple | dict) else [data]
+    sizes = {len(part) for part in parts if isinstance(part, Tensor | np.ndarray) or hasattr(part, "__len__")}
+    if len(sizes) != 1 or sizes == {0}:
+        told = "is empty" if sizes == {0} else "has no one length"
+        raise InvalidInput(f"the data set {told}.", hint="give (inputs, targets) with one row for each example")
+    return sizes.pop()
+
+
+def _steps(epochs: float | None, examples: int, batch: int) -> int:
+    return math.ceil(positive("epochs", epochs) * examples / batch)

@@ -1,0 +1,50 @@
+"""A loss for one example is its share in a batch, class weights included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noisette.gradients import Gradients
+from tests.gradients.models import all_rows
+
+WEIGHT = torch.tensor([1.0, 5.0, 0.25], dtype=torch.float64)
+
+
+def batch(shape: tuple[int, ...] = ()) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(12, 6, generator=generator).double(), torch.randint(3, (12, *shape), generator=generator)
+
+
+@pytest.mark.parametrize("kind", [nn.CrossEntropyLoss, nn.NLLLoss])
+@pytest.mark.parametrize("head", [nn.Identity(), nn.LayerNorm(3)], ids=["batch", "vmap"])
+def test_weights_count(kind: type[nn.Module], head: nn.Module) -> None:
+    """The gradients with weights are those without, times the weight of the target's class."""
+    torch.manual_seed(0)
+    last = nn.LogSoftmax(1) if kind is nn.NLLLoss else nn.Identity()
+    model, (x, y) = nn.Sequential(nn.Linear(6, 3), head, last).double(), batch()
+    plain, weighted = (all_rows(Gradients(model, loss), x, y) for loss in (kind(), kind(weight=WEIGHT)))
+    torch.testing.assert_close(weighted, plain * WEIGHT[y][:, None])
+
+
+def test_a_batch_of_them_points_where_torchs_own_does() -> None:
+    """Torch divides by the weights of the batch, a number for all of its examples: the direction is the same."""
+    torch.manual_seed(0)
+    model, loss, (x, y) = nn.Linear(6, 3).double(), nn.CrossEntropyLoss(weight=WEIGHT, label_smoothing=0.0), batch()
+    ours = all_rows(Gradients(model, loss), x, y).sum(0)
+    theirs = torch.cat([g.flatten() for g in torch.autograd.grad(loss(model(x), y), list(model.parameters()))])
+    torch.testing.assert_close(ours / WEIGHT[y].sum(), theirs)
+
+
+def test_targets_for_every_position() -> None:
+    """The mean is over an example's own positions that are not ignored."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 12), nn.Unflatten(1, (3, 4))).double()
+    loss, (x, y) = nn.CrossEntropyLoss(weight=WEIGHT, ignore_index=2), batch((4,))
+    rows = all_rows(Gradients(model, loss), x, y)
+    none = nn.CrossEntropyLoss(weight=WEIGHT, ignore_index=2, reduction="none")
+    for i in range(12):
+        alone = none(model(x[i : i + 1]), y[i : i + 1]).sum() / max(1, int((y[i] != 2).sum()))
+        expected = torch.cat([g.flatten() for g in torch.autograd.grad(alone, list(model.parameters()))])
+        torch.testing.assert_close(rows[i], expected)

@@ -1,0 +1,109 @@
+"""Mistakes in one's own loop are refused at once."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from noisette import L2, Gaussian, Mechanism, PrivateRun, Trainer, make_private
+from noisette.errors import InvalidInput
+from tests.helpers import refused
+
+
+def begun(model: nn.Module, steps: int = 5) -> PrivateRun:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(100, 4, generator=generator), torch.randint(2, (100,), generator=generator)
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=steps)
+    return make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, seed=0)
+
+
+def test_backward_in_the_loop_is_refused_and_leaves_nothing() -> None:
+    model = nn.Linear(4, 2)
+    private = begun(model)
+    private.step()
+    with refused(InvalidInput, match=r"backward\(\) has put a raw gradient"):
+        model(torch.randn(3, 4)).sum().backward()
+    assert any(p.grad is None for p in model.parameters())
+
+
+def test_afterwards_and_without_the_run_the_model_is_the_users() -> None:
+    finished, left = nn.Linear(4, 2), nn.Linear(4, 2)
+    private = begun(finished)
+    optimizer = torch.optim.SGD(finished.parameters(), lr=0.1)
+    for _ in private:
+        optimizer.step()
+    begun(left)  # and forgotten
+    for model in (finished, left):
+        model(torch.randn(3, 4)).sum().backward()
+
+
+def test_a_copy_of_the_model_is_free() -> None:
+    model = nn.Linear(4, 2)
+    private = begun(model)
+    copy.deepcopy(model)(torch.randn(3, 4)).sum().backward()
+    assert private.left == 5
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_cleared_before_they_are_used_are_told_of(to_none: bool) -> None:
+    model = nn.Linear(4, 2)
+    private = begun(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    private.step()
+    optimizer.zero_grad(set_to_none=to_none)
+    optimizer.step()
+    with refused(InvalidInput, match="cleared before an optimizer used them"):
+        private.step()
+
+
+def test_gradients_cleared_afterwards_are_fine() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in begun(model):
+        optimizer.step()
+        optimizer.zero_grad()
+    by_hand = nn.Linear(4, 2)
+    for _ in begun(by_hand):
+        for p in by_hand.parameters():
+            p.data -= 0.1 * p.grad
+            p.grad = None
+
+
+def test_an_optimizer_over_other_parameters_is_refused() -> None:
+    model, other = nn.Linear(4, 2), nn.Linear(4, 2)
+    private = begun(model)
+    for parameters in (other.parameters(), [model.weight], [*model.parameters(), *other.parameters()]):
+        with refused(InvalidInput, match="over other parameters"):
+            Trainer(private, torch.optim.SGD(parameters, lr=0.1))
+    assert Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1)).model is model
+
+
+def test_noise_does_not_move_the_row_of_the_padding() -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(9, 4, padding_idx=2), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.table(x).mean(1))
+
+    model = Bag()
+    x, y = torch.randint(9, (50, 3)), torch.randint(2, (50,))
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for _ in make_private(model, nn.CrossEntropyLoss(), x, y, mechanism):
+        optimizer.step()
+    assert torch.equal(model.table.weight[2], torch.zeros(4))
+    assert model.table.weight[3].abs().sum() > 0
+
+
+def test_a_label_out_of_range_is_not_told() -> None:
+    x, y = torch.randn(20, 4), torch.full((20,), 6)
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=1.0, steps=1)
+    with pytest.raises(InvalidInput) as caught:
+        make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), x, y, mechanism).step()
+    assert "6" not in str(caught.value)
+    assert caught.value.__suppress_context__
