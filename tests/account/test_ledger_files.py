@@ -7,13 +7,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noisette.account import Ledger, ledger, read_ledger
-from noisette.errors import LedgerError
+from noisette.errors import InvalidInput, LedgerError
 from tests.account.test_ledger import ONE, path
 from tests.helpers import refused
 
@@ -174,3 +175,36 @@ def test_of_two_that_begin_a_ledger_the_slower_one_takes_that_of_the_other(
     with Ledger(path, data="demo") as book:
         assert book.spent(ONE) == 5
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_line_changed_in_place_is_noticed(path: Path) -> None:
+    with Ledger(path, data="demo") as book:
+        book.spend(ONE, 5)
+        raw = path.read_bytes()
+        assert b'"steps": 5' in raw
+        path.write_bytes(raw.replace(b'"steps": 5', b'"steps": 1'))
+        with refused(LedgerError, match="changed while it was open"):
+            book.spend(ONE, 1)
+
+
+def test_threads_pay_one_after_the_other(path: Path) -> None:
+    with Ledger(path, data="demo") as book, ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(book.spend, ONE, 1) for _ in range(40)]:
+            done.result()
+    assert read_ledger(path).spent(ONE) >= 40
+
+
+@pytest.mark.parametrize("steps", [2**60, 10**30, 10**15])
+def test_what_could_not_be_read_off_is_not_written(path: Path, steps: int) -> None:
+    with Ledger(path, data="demo") as book:
+        book.spend(ONE, 5)
+        before = path.read_bytes()
+        with refused(InvalidInput, match="steps"):
+            book.spend(ONE, steps)
+        assert path.read_bytes() == before
+
+
+def test_a_name_is_a_text(tmp_path: Path) -> None:
+    with refused(InvalidInput, match="name of its people"):
+        Ledger(tmp_path / "new.jsonl", data=5)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisette import L2
 from noisette.errors import InvalidInput
@@ -24,12 +26,15 @@ LOSS = nn.CrossEntropyLoss()
 class Net(nn.Module):
     """Two Linear layers with something in between, which may keep things in the net."""
 
+    shared = 0.0
+
     def __init__(self, between: Callable[[Net, Tensor], Tensor]) -> None:
         super().__init__()
         self.a, self.b, self.between = nn.Linear(6, 6), nn.Linear(6, 3), between
         self.peak: object = 0.0
         self.seen: list[object] = []
-        self.array, self.tensor = np.zeros(6), torch.zeros(6)
+        self.array, self.tensor, self.bytes = np.zeros(6), torch.zeros(6), bytearray(1)
+        self.queue, self.slots, self.named, self.table = deque([0.0]), Slots(), Named(), {1: 0.0, "1": 0.0}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.b(self.between(self, torch.tanh(self.a(x)) * x))
@@ -83,6 +88,27 @@ def clipped_by_a_hook(net: Net, h: Tensor) -> Tensor:
     return h
 
 
+def scaled_for_the_backward_pass(net: Net, h: Tensor) -> Tensor:
+    def pack(kept: Tensor) -> Tensor:
+        return kept * (8 / kept.abs().max().clamp(min=8))
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+        return h * h
+
+
+class Halving(TorchDispatchMode):
+    """Divides what is multiplied by the largest number in it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        return out / out.abs().max() if func is torch.ops.aten.mul.Tensor else out
+
+
+def in_a_mode(net: Net, h: Tensor) -> Tensor:
+    with Halving():
+        return h * h
+
+
 MIXING: dict[str, Callable[[Net, Tensor], Tensor]] = {
     "over the largest, once it is large": lambda net, h: h / h.abs().max().clamp(min=4),
     "dropped features become the batch mean": lambda net, h: torch.where(h < -0.5, h.mean(0), h),
@@ -91,6 +117,8 @@ MIXING: dict[str, Callable[[Net, Tensor], Tensor]] = {
     "a hook that clips by the norm of the batch": clipped_by_a_hook,
     "a rule for batches of its own": lambda net, h: OwnRule.apply(h),
     "a derivative that is a mean": lambda net, h: MadeRule.apply(h),
+    "scaled for the backward pass by the largest": scaled_for_the_backward_pass,
+    "a dispatch mode": in_a_mode,
     "more than eight": lambda net, h: h * (1 + (len(h) > 8)),
 }
 
@@ -214,6 +242,35 @@ def counted(net: Net, h: Tensor) -> Tensor:
     return h / net.peak
 
 
+class Slots:
+    """Keeps a number where there is no ``__dict__``."""
+
+    __slots__ = ("peak",)
+
+    def __init__(self) -> None:
+        self.peak = 0.0
+
+
+class Named(list):
+    """A list that can keep a number beside its entries."""
+
+
+def keeping(write: Callable[[Net, float], None], read: Callable[[Net], float]) -> Callable[[Net, Tensor], Tensor]:
+    """A running maximum, kept wherever `write` puts it."""
+
+    def between(net: Net, h: Tensor) -> Tensor:
+        write(net, max(read(net), float(h.detach().abs().max())))
+        return h / (1 + read(net))
+
+    return between
+
+
+def toggled(net: Net, h: Tensor) -> Tensor:
+    h = h if net.b.training else -h
+    net.b.train(bool(h.detach().abs().max() > 1))
+    return h
+
+
 STATE: dict[str, Callable[[Net, Tensor], Tensor]] = {
     "a running maximum, as a tensor": running_maximum,
     "a running maximum, as a number": running_number,
@@ -222,6 +279,17 @@ STATE: dict[str, Callable[[Net, Tensor], Tensor]] = {
     "in place": in_place,
     "behind the back of autograd": through_data,
     "the number of calls": counted,
+    "in a deque": keeping(lambda net, v: net.queue.append(v), lambda net: max(net.queue, default=0.0)),
+    "in slots": keeping(lambda net, v: setattr(net.slots, "peak", v), lambda net: net.slots.peak),
+    "in a bytearray": keeping(lambda net, v: net.bytes.__setitem__(0, min(255, int(v))), lambda net: net.bytes[0]),
+    "beside the entries of a list": keeping(
+        lambda net, v: setattr(net.named, "peak", v), lambda net: getattr(net.named, "peak", 0.0)
+    ),
+    "in a dict": keeping(lambda net, v: net.table.update({"1": v}), lambda net: net.table["1"]),
+    "in a tensor, as a number": keeping(lambda net, v: net.tensor.data.fill_(v), lambda net: float(net.tensor[0])),
+    "in a tensor, by numpy": keeping(lambda net, v: net.tensor.numpy().fill(v), lambda net: float(net.tensor[0])),
+    "in the class": keeping(lambda net, v: setattr(Net, "shared", v), lambda net: Net.shared),
+    "in the mode of a layer": toggled,
 }
 
 
@@ -230,7 +298,7 @@ def test_what_outlives_a_call_is_refused(name: str) -> None:
     torch.manual_seed(0)
     model, (x, y) = Net(STATE[name]).double(), batch()
     x = x.nan_to_num()
-    with refused(InvalidInput, match=r"keeps Net\.(peak|array|tensor)|keeps len\(Net.seen\)|earlier call"):
+    with refused(InvalidInput, match=r"keeps (len\()?(Net\.\w+|Linear 'b'\.training)|earlier call"):
         all_rows(unchecked(model, chunk=4), x, y)
 
 
@@ -250,6 +318,21 @@ def test_what_a_loss_keeps_is_refused_too() -> None:
     x, y = batch()
     with refused(InvalidInput, match="earlier call|keeps Relative"):
         all_rows(unchecked(nn.Linear(6, 3).double(), Relative(), chunk=4), x, y)
+
+
+def test_what_a_loss_that_is_no_module_keeps_is_refused_too() -> None:
+    class Relative:
+        def __init__(self) -> None:
+            self.peak = 0.0
+
+        def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            loss = F.cross_entropy(outputs, targets)
+            self.peak = max(self.peak, float(loss))
+            return loss / self.peak
+
+    x, y = batch()
+    with refused(InvalidInput, match=r"keeps the loss\.peak"):
+        all_rows(unchecked(nn.Linear(6, 3).double(), Relative(), chunk=4), x.nan_to_num(), y)
 
 
 def test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused() -> None:
@@ -279,6 +362,31 @@ def test_parameters_that_an_example_writes_to_are_copies() -> None:
     all_rows(gradients, x.nan_to_num(), y)
     assert gradients.path == "loop"
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_frozen_weights_that_an_example_writes_to_are_copies() -> None:
+    """An embedding that keeps its rows short writes to them: which rows are short would tell which tokens occurred."""
+
+    class Short(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(9, 6, max_norm=0.5), nn.Linear(6, 3)
+            self.table.weight.requires_grad_(False)
+            self.peak = nn.Parameter(torch.zeros(()), requires_grad=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.table(x).mean(1)
+            with torch.no_grad():
+                self.peak.fill_(max(float(self.peak), float(h.abs().max())))
+            return self.head(h * (1 + self.peak))
+
+    torch.manual_seed(0)
+    model = Short().double()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    x, y = torch.randint(9, (8, 3)), torch.randint(3, (8,))
+    rows = all_rows(unchecked(model), x, y)
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+    torch.testing.assert_close(rows, all_rows(unchecked(model), x.flip(0), y.flip(0)).flip(0))
 
 
 @pytest.mark.parametrize("path", ["batch", "vmap", "loop"])

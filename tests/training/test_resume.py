@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from noisette import Gaussian, Mechanism, Private, Released, files
+from noisette import L2, Gaussian, Mechanism, Private, Released, files, make_private
 from noisette.account import Ledger
 from noisette.denoise import Kalman, LowPass
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch, NoisetteError
 from noisette.generator import Generator
 from noisette.training import Trainer, private_run
 from tests.helpers import refused
-from tests.training.tiny import flat, gaussian, room, trainer_of
+from tests.training.tiny import examples, flat, gaussian, network, room, trainer_of
 
 STEPS = 8
 
@@ -94,6 +95,29 @@ def test_steps_paid_after_the_checkpoint_stay_paid(tmp_path: Path) -> None:
     after.private._ledgers[0].close()
 
 
+def test_a_budget_is_not_reset_where_there_is_no_ledger(tmp_path: Path) -> None:
+    """15 of 20 steps are taken, with or without a ledger: a process that goes on has 5 left, or does not go on."""
+    x, y = examples()
+    plan = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=20)
+    first = make_private(network(), nn.CrossEntropyLoss(), x, y, plan)
+    for _ in range(15):
+        first.step()
+    again = make_private(network(), nn.CrossEntropyLoss(), x, y, plan)
+    again.load_state_dict(first.state_dict())
+    assert (again.paid, again.left) == (15, 5)
+    assert again.guarantee(1e-5).epsilon == first.guarantee(1e-5).epsilon
+    with Ledger(tmp_path / "own.jsonl", data="x") as own, Ledger(tmp_path / "new.jsonl", data="x") as new:
+        with refused(MechanismMismatch, match="a run without a ledger"):
+            make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=own).load_state_dict(first.state_dict())
+        paying = make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=own)
+        paying.step()
+        for books in ((), (new,), (new, own)):
+            with refused(MechanismMismatch, match="not hold the entries"):
+                make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=books).load_state_dict(
+                    paying.state_dict()
+                )
+
+
 def test_two_resumes_of_one_checkpoint_draw_different_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _repeats(tmp_path, monkeypatch)
 
@@ -124,7 +148,7 @@ def test_a_checkpoint_holds_public_values_only(tmp_path: Path) -> None:
     _stopped(tmp_path)
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert set(state) == {"private", "model", "optimizer", "scheduler", "average"}
-    keys = {"mechanism", "ledgers", "updates", "denoiser", "denoiser_state", "previous", "stamps"}
+    keys = {"mechanism", "ledgers", "paid", "updates", "denoiser", "denoiser_state", "previous", "stamps"}
     assert set(state["private"]) == keys
     assert not any(t.dtype == torch.uint8 for t in _tensors(state)), "a generator's state would be bytes"
 

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,6 +65,7 @@ class Ledger(Record):
         super().__init__()
         self.path = Path(path)
         self._place = self.path.absolute()  # a loop may change its working directory
+        self._one_at_a_time = threading.Lock()
         if not must_exist and _absent(self._place):
             self._create(data)
         self._file = _opened(self.path, os.O_RDWR)
@@ -75,6 +77,7 @@ class Ledger(Record):
             if line is not None:
                 self._mend(line)
             fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)  # from here on it only grows
+            self._changed = os.fstat(self._file).st_mtime_ns
             self._check_place()
         except BaseException:
             self.close()
@@ -87,9 +90,13 @@ class Ledger(Record):
 
         `stamps` qualify the run that spends, and from now on the guarantee of the ledger.
         """
-        steps, marks = whole("steps", steps, least=1), in_order(stamps)
-        mechanism.noise.known_scale  # noqa: B018 - an open scale cannot be paid for
-        name = mechanism.hash
+        steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
+        _ = mechanism.noise.known_scale, mechanism.encoder.known_dim  # what is open cannot be paid for
+        with self._one_at_a_time:
+            mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
+            self._pay(mechanism, name, steps, marks)
+
+    def _pay(self, mechanism: Mechanism, name: str, steps: int, marks: tuple[str, ...]) -> None:
         if not self.covers(name, steps, marks):
             plan: dict[str, Any] = {"most": steps, "hash": name}
             if marks:
@@ -108,9 +115,11 @@ class Ledger(Record):
             if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, "no space left on device")
             os.fsync(self._file)
+            self._changed = os.fstat(self._file).st_mtime_ns
         except BaseException as error:  # Ctrl-C as well: what is not paid for certain must not stay half written
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.size)
+                self._changed = os.fstat(self._file).st_mtime_ns
             if isinstance(error, OSError):
                 raise _unwritable(self.path, error) from None
             raise
@@ -130,7 +139,7 @@ class Ledger(Record):
 
     def _create(self, data: str | None) -> None:
         """Begin a ledger; it appears under its name with its first line in it, or not at all."""
-        if data is None:
+        if not isinstance(data, str):
             raise InvalidInput("a new ledger needs the name of its people.", hint="give data='...', any public name")
         # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
         line = render(self.head, {"format": FORMAT, "data": data, "id": _identity(), "time": _now()})
@@ -163,7 +172,8 @@ class Ledger(Record):
             there = os.stat(self._place)
         except OSError:
             there = None
-        if there is None or not os.path.samestat(here, there) or here.st_size != self.size:
+        changed = here.st_size != self.size or here.st_mtime_ns != self._changed
+        if there is None or not os.path.samestat(here, there) or changed:
             raise LedgerError(
                 f"the ledger {self.path} was moved, replaced or changed while it was open, so nothing was released.",
                 hint="put back the ledger that was opened, then resume",

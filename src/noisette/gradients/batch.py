@@ -136,6 +136,8 @@ class Batch:
         loss = self._loss
         if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or (outputs.ndim, y.ndim) != (3, 1):
             return None
+        if loss._forward_hooks or loss._forward_pre_hooks or "forward" in vars(loss):
+            return None
         with torch._C.DisableTorchFunction():
             return nn.functional.cross_entropy(
                 outputs.squeeze(1),

@@ -5,23 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType, FunctionType, MethodType, ModuleType
+from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._functorch.autograd_function import custom_function_call
 from torch.overrides import TorchFunctionMode
 
 from noisette.errors import InvalidInput
+from noisette.gradients.holdings import MARK, Held, Holdings, same
 
 __all__ = ["Call", "Calls", "Unfit"]
 
-_MARK = "_noisette_call"
-# what torch itself keeps in a module: parameters and buffers, which every call gets anew, submodules, hooks, the mode
-_TORCHS = frozenset({*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"})
 _HINT = "compute it anew in every call, or change it between steps, in your own loop"
 
 
@@ -42,55 +38,60 @@ class Calls:
     """
 
     def __init__(self, model: nn.Module, loss: object) -> None:
-        self._owners: dict[str, nn.Module] = dict(model.named_modules())
-        if isinstance(loss, nn.Module):
-            self._owners |= {f"{name} of the loss".strip(): module for name, module in loss.named_modules()}
+        self._model, self._loss = model, loss
 
     @contextmanager
-    def one(self) -> Iterator[Call]:
-        """The block is one call; what is private in it goes through `Call.admit` first."""
-        before = self._held()
+    def one(self, *, thorough: bool = False) -> Iterator[Call]:
+        """The block is one call; what is private in it goes through `Call.admit` first.
+
+        Under vmap nothing but a tensor can depend on an example. Where numbers can be read out of tensors, say
+        `thorough`: everything that the model holds is then compared by value.
+        """
+        before = self._held(thorough)
         with Call() as call:
             yield call
-        after = self._held()
+        after = self._held(thorough)
         for name in {**before, **after}:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING)):
                 raise InvalidInput(f"the model keeps {name} from one example to the next.", hint=_HINT)
 
-    def _held(self) -> dict[str, object]:
-        """What the modules hold beside parameters and buffers, leaf by leaf."""
-        found: dict[str, object] = {}
-        seen: set[int] = set()
-        for name, module in self._owners.items():
-            place = f"{type(module).__name__} {name!r}" if name else type(module).__name__
-            for key, value in vars(module).items():
-                if key not in _TORCHS:
-                    _collect(value, f"{place}.{key}", found, seen)
-        return found
+    def _held(self, thorough: bool) -> dict[str, object]:
+        """What the modules and the loss hold beside parameters and buffers, leaf by leaf."""
+        found = Holdings(thorough)
+        for name, module in self._model.named_modules():
+            found.module(module, f"{type(module).__name__} {name!r}" if name else type(module).__name__)
+        modules = self._loss.named_modules() if isinstance(self._loss, nn.Module) else ()
+        for name, module in modules:
+            found.module(module, f"{type(module).__name__} {name}".strip())
+        if not isinstance(self._loss, nn.Module):
+            found.add(self._loss, "the loss")
+        return found.leaves
 
 
 class Call(TorchFunctionMode):
-    """One call, which knows the tensors that it has made of its own examples, and the memory that it wrote them to."""
+    """One call, which knows the tensors that it has made of its own examples."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._written: set[int | None] = set()
+        self._modes = torch._C._len_torch_dispatch_stack()
 
     def admit(self, tensor: Tensor) -> Tensor:
         """Mark an example, or a chunk of them, as this call's own."""
-        setattr(tensor, _MARK, self)
+        setattr(tensor, MARK, self)
         return tensor
 
     def changed(self, before: object, after: object) -> bool:
         """Whether a leaf of the model's state differs after this call, in a way that a later call might see."""
-        if isinstance(after, _Held) and after.marked:  # kept to be looked at: no later call can use it
+        if isinstance(after, Held) and after.marked:  # kept to be looked at: no later call can use it
             return False
-        if not (isinstance(before, _Held) and isinstance(after, _Held)):
-            return not _same(before, after)
-        if before.tensor is after.tensor:  # what is written through `data` counts no version
-            return before.version != after.version or _memory(after.tensor) in self._written
+        if not (isinstance(before, Held) and isinstance(after, Held)):
+            return not same(before, after)
+        if before.value is not None and after.value is not None:
+            return not same(before.value, after.value)
+        if before.tensor is after.tensor:
+            return before.version != after.version
         # made anew in every call, as weight_norm does; not from examples, or it would be marked
-        return before.tensor.shape != after.tensor.shape or not torch.equal(before.tensor, after.tensor)
+        return not same(before.tensor, after.tensor)
 
     def __torch_function__(
         self,
@@ -100,10 +101,12 @@ class Call(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
+        if torch._C._len_torch_dispatch_stack() > self._modes and torch._C._are_functorch_transforms_active():
+            raise Unfit("a dispatch mode of the model's own would see a batch")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
             raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
         tensors = list(_tensors((*args, *given.values())))
-        marks = {mark for tensor in tensors if (mark := getattr(tensor, _MARK, None)) is not None}
+        marks = {mark for tensor in tensors if (mark := getattr(tensor, MARK, None)) is not None}
         if marks - {self}:
             raise InvalidInput(f"{_running()} uses a tensor that an earlier call of the model has left.", hint=_HINT)
         if not marks:
@@ -112,25 +115,11 @@ class Call(TorchFunctionMode):
         result = func(*args, **given)
         written = [t for t, version in zip(tensors, versions, strict=True) if t._version != version]
         for tensor in _tensors((result, written, [t._base for t in written])):
-            setattr(tensor, _MARK, self)
-        self._written.update(map(_memory, written))
+            setattr(tensor, MARK, self)
         return result
 
 
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """A tensor that the model holds, how often it was written to, and whether a call has made it of its examples."""
-
-    tensor: Tensor
-    version: int
-    marked: bool
-
-
-class _Missing:
-    """Stands for a value that is not there."""
-
-
-_MISSING = _Missing()
+_MISSING = object()
 
 
 def _tensors(values: Iterable[object]) -> Iterator[Tensor]:
@@ -142,56 +131,6 @@ def _tensors(values: Iterable[object]) -> Iterator[Tensor]:
             yield from _tensors(value)
         elif isinstance(value, Mapping):
             yield from _tensors(value.values())
-
-
-def _collect(value: object, path: str, found: dict[str, object], seen: set[int]) -> None:
-    """Write the leaves below `value` to `found`, under names that say where they are."""
-    if value is None or isinstance(value, _PLAIN):
-        found[path] = value
-        return
-    if isinstance(value, np.ndarray):
-        found[path] = value.copy()
-        return
-    parts = _parts(value, path)
-    if parts is None:
-        found[path] = _Held(value, value._version, hasattr(value, _MARK)) if isinstance(value, Tensor) else value
-    elif id(value) not in seen:
-        seen.add(id(value))
-        for name, part in parts:
-            _collect(part, name, found, seen)
-
-
-def _parts(value: object, path: str) -> list[tuple[str, object]] | None:
-    """What a container or an object consists of; None for a leaf."""
-    if isinstance(value, Mapping):
-        return [(f"{path}.{key}", part) for key, part in value.items()]
-    if isinstance(value, list | tuple):
-        return [(f"len({path})", len(value)), *((f"{path}[{i}]", part) for i, part in enumerate(value))]
-    if isinstance(value, set):
-        return [(path, frozenset(value))]
-    if isinstance(value, _WITHOUT_FIELDS) or not hasattr(value, "__dict__"):
-        return None
-    return [(f"{path}.{key}", part) for key, part in vars(value).items()]
-
-
-_PLAIN = (bool, int, float, complex, str, bytes)
-_WITHOUT_FIELDS = (Tensor, type, ModuleType, FunctionType, MethodType)
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    if isinstance(one, (*_PLAIN, frozenset)):
-        return type(one) is type(other) and (one == other or one is other)
-    return one is other
-
-
-def _memory(tensor: Tensor) -> int | None:
-    """Tells the memory of a tensor from that of all others alive; None inside vmap, where nothing can be written."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except NotImplementedError:
-        return None
 
 
 def _running() -> str:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loss, Way, buffers_of, fill
+from noisette.gradients.ways import Loss, Way, copies_of, fill
 
 __all__ = ["Witness", "made_up", "refuse_batch_statistics", "without_dropout"]
 
@@ -102,22 +102,23 @@ class Witness:
         try:
             torch.manual_seed(0)
             way.rows(self._x.clone(), self._y, rows)
-        except RuntimeError:  # the model has run before, so it is the way that does not fit
+        except NoisetteError:
+            raise
+        except Exception:  # noqa: BLE001 - the model has run before, so it is the way that does not fit
             return False
         return _near(rows, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
 
     def _run(self, x: Tensor, seed: int = 0) -> _Run:
         torch.manual_seed(seed)
         # the model may write to what it is given
-        copies = [p.detach().clone().requires_grad_() for p in self._layout.parameters]
-        state = {**dict(zip(self._layout.names, copies, strict=True)), **buffers_of(self._model)}
+        state = copies_of(self._model)
         outputs = functional_call(self._model, state, (x.clone(),))
         if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
             raise InvalidInput(
                 f"the output of {type(self._model).__name__} has no row for each example.",
                 hint="return one tensor whose first dimension is that of the batch",
             )
-        return _Run(outputs, copies)
+        return _Run(outputs, [state[name] for name in self._layout.names])
 
     def _row(self, run: _Run, i: int, at: int | None = None) -> tuple[Tensor, Tensor]:
         """Output and gradient of example `i`, which stands in row `at` of the outputs, by default its own."""

@@ -32,6 +32,11 @@ class Layout:
 
     def __init__(self, model: nn.Module) -> None:
         trainable = _trainable(model)
+        if isinstance(model, torch.jit.ScriptModule | nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise InvalidInput(
+                f"{type(model).__name__} cannot be called with other parameters than its own.",
+                hint="give the module that it was made from; under torchrun, join() does what it would do",
+            )
         if not trainable:
             raise InvalidInput(
                 f"{type(model).__name__} has no trainable parameter.",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette.encode import L2, Encoder
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.batch import Batch
 from noisette.gradients.calls import Calls
 from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
@@ -109,9 +109,9 @@ class Gradients:
         self._trust(inputs, targets)
         try:
             total = self._fused_sum(encoder, inputs, targets)
-        except torch.cuda.OutOfMemoryError:
+        except (NoisetteError, torch.cuda.OutOfMemoryError):
             raise
-        except (RuntimeError, IndexError):  # it does not fit; or nothing does, which is told below
+        except Exception:  # noqa: BLE001 - it does not fit; or nothing does, which is told below
             total = None
         if total is None:
             total = torch.zeros(self.dim, dtype=torch.float64, device=inputs.device)
@@ -226,9 +226,9 @@ class Gradients:
         for way in ways:
             try:
                 way.rows(x, y, rows)
-            except (RuntimeError, IndexError) as error:
-                if isinstance(error, torch.cuda.OutOfMemoryError):
-                    raise
+            except (NoisetteError, torch.cuda.OutOfMemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a model raises where it is not run as it was written
                 culprit = self._culprit(error)
                 if way is ways[-1]:  # made-up examples passed, so it lies in these, and the message may tell of them
                     raise InvalidInput(

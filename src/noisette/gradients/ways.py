@@ -9,13 +9,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
 
-__all__ = ["Loop", "Loss", "Vmap", "Way", "buffers_of", "fill", "mapped"]
+__all__ = ["Loop", "Loss", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -59,11 +60,11 @@ class Loop:
     def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
         for i in range(len(x)):
-            copies = [p.detach().clone().requires_grad_() for p in self._layout.parameters]
-            named = dict(zip(self._layout.names, copies, strict=True))
-            with torch.enable_grad(), self._calls.one() as call:
+            state = copies_of(self._model)
+            copies = [state[name] for name in self._layout.names]
+            with torch.enable_grad(), self._calls.one(thorough=True) as call:
                 example, target = call.admit(x[i : i + 1]), call.admit(y[i : i + 1])
-                outputs = functional_call(self._model, {**named, **buffers_of(self._model)}, (example,))
+                outputs = functional_call(self._model, state, (example,))
                 found = torch.autograd.grad(self._loss(outputs, target).sum(), copies, allow_unused=True)
             fill(self._layout.parts(out[i]), found)
 
@@ -80,7 +81,8 @@ def fill(parts: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
 @contextmanager
 def _mapping() -> Iterator[None]:
     """While vmap runs: no fused attention, which cannot be mapped over examples, and no operation in a hidden loop."""
-    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+    no_hooks = "what is kept for the backward pass cannot be changed on the way"  # such code would see a batch
+    with disable_saved_tensors_hooks(no_hooks), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         warnings.filterwarnings("error", message="There is a performance drop", category=UserWarning)
         try:
             yield
@@ -96,6 +98,12 @@ def mapped(one: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -
             return vmap(one, in_dims=in_dims, randomness="different")(*args)
 
     return all_at_once
+
+
+def copies_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all parameters, also the frozen ones, and of the buffers."""
+    copies = {name: p.detach().clone().requires_grad_(p.requires_grad) for name, p in model.named_parameters()}
+    return {**copies, **buffers_of(model)}
 
 
 def buffers_of(model: nn.Module) -> dict[str, Tensor]:

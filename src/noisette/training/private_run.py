@@ -183,12 +183,31 @@ class PrivateRun:
         return {
             "mechanism": run_hash(self.run),
             "ledgers": [ledger.head for ledger in self._ledgers],
+            "paid": list(self._paid),
             "updates": self.updates,
             "denoiser": canonical(self.denoiser),
             "denoiser_state": self.state,
             "previous": self._previous,
             "stamps": list(self.stamps),
         }
+
+    def _check_books(self, heads: Sequence[str], paid: Sequence[int]) -> None:
+        """Raise where this run would pay into other ledgers than the one that the checkpoint is of.
+
+        Of several processes rank 0 alone has ledgers.
+        """
+        if not self.ranks.first:
+            return
+        if heads and not (self._ledgers and _held(self._ledgers, heads)):
+            raise MechanismMismatch(
+                "a ledger does not hold the entries that the checkpoint was saved with.",
+                hint="give the ledgers that this run pays into, its own first: one was cut, exchanged or left out",
+            )
+        if self._ledgers and not heads and any(paid):
+            raise MechanismMismatch(
+                "the checkpoint is of a run without a ledger, whose steps no ledger would count.",
+                hint="resume without a ledger, or start a new run with one",
+            )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`: same mechanism, same ledger, fresh noise and fresh batches."""
@@ -197,18 +216,20 @@ class PrivateRun:
                 f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {run_hash(self.run)}.",
                 hint="resume with the mechanism that the run was started with",
             )
-        if self._ledgers and not all(any(book.holds(head) for book in self._ledgers) for head in state["ledgers"]):
-            raise MechanismMismatch(
-                "a ledger does not hold the entries that the checkpoint was saved with.",
-                hint="restore the ledgers that this run pays into: one was cut, exchanged or left out",
-            )
+        self._check_books(state["ledgers"], state["paid"])
         if state["denoiser"] != canonical(self.denoiser):
             raise MechanismMismatch(
                 f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",
                 hint="resume with the denoiser that the run was started with",
             )
+        self._paid = [max(ours, theirs) for ours, theirs in zip(self._paid, state["paid"], strict=True)]
         self.stamp(*state["stamps"])
         self.state, self.updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
+
+
+def _held(books: Sequence[Ledger], heads: Sequence[str]) -> bool:
+    """Whether the first of the `heads` is in the first book, and every other in some book."""
+    return books[0].holds(heads[0]) and all(any(book.holds(head) for book in books) for head in heads[1:])
 
 
 def make_private(

@@ -380,7 +380,8 @@ def test_alone_everything_is_the_identity() -> None:
     assert ranks.gathered([1, -2]) == [[1, -2]]
     ranks.check_same("", mechanism=1)
     ranks.check_same_weights([], 0)
-    assert isinstance(Trainer(alone := _alone(), torch.optim.SGD(alone.parameters)), Trainer)
+    private = _alone()
+    assert Trainer(private, torch.optim.SGD(private.parameters)).model is private.model
 
 
 def _alone() -> PrivateRun:

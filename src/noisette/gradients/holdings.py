@@ -1,0 +1,140 @@
+"""What a model holds beside its parameters and buffers, leaf by leaf, so that two moments can be compared."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from noisette.errors import InvalidInput
+
+__all__ = ["MARK", "Held", "Holdings", "same"]
+
+MARK = "_noisette_call"
+"""The attribute of a tensor that a call has made of its examples."""
+
+_PLAIN = (bool, int, float, complex, str, bytes)
+_OPAQUE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_STATE = frozenset({"_parameters", "_buffers", "_modules"})
+_OF_TORCH = frozenset(vars(nn.Module()))
+_RECURRENT = frozenset({"_flat_weights", "_flat_weight_refs"})  # the parameters once more
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A tensor that the model holds: how often it was written to, whether a call has made it of its examples, a copy.
+
+    There is a copy only where values are compared: `data` and numpy write behind the back of the version.
+    """
+
+    tensor: Tensor
+    version: int
+    marked: bool
+    value: Tensor | None
+
+
+class Holdings:
+    """Leaves under names that say where they are: numbers, tensors, arrays, and whatever else has no parts.
+
+    A `thorough` look copies tensors, and sees what torch keeps in a module (its mode, its hooks, which parameters and
+    submodules it has) and what its classes hold.
+
+    >>> found = Holdings(thorough=False)
+    >>> found.add({"rate": 0.5, "seen": [1]}, "net")
+    >>> found.leaves
+    {"net['rate']": 0.5, "len(net['seen'])": 1, "net['seen'][0]": 1}
+    """
+
+    def __init__(self, thorough: bool) -> None:
+        self.leaves: dict[str, object] = {}
+        self._thorough, self._seen = thorough, set[int]()
+
+    def module(self, module: nn.Module, place: str) -> None:
+        """Add what a module holds itself."""
+        left_out = _STATE if self._thorough else _OF_TORCH
+        if isinstance(module, nn.RNNBase):
+            left_out |= _RECURRENT
+        for key, value in vars(module).items():
+            if key not in left_out:
+                self.add(value, f"{place}.{key}")
+        if self._thorough:
+            for kind in _STATE:
+                for key, value in vars(module).get(kind, {}).items():
+                    self.leaves[f"{place}.{kind}[{key!r}]"] = id(value)
+            for cls in type(module).__mro__:
+                if not cls.__module__.startswith(("torch.", "builtins", "abc", "typing")):
+                    for key, value in vars(cls).items():
+                        self.add(value, f"{cls.__name__}.{key}")
+
+    def add(self, value: object, place: str) -> None:
+        """Add the leaves below a value."""
+        try:
+            self._add(value, place)
+        except RecursionError:
+            raise InvalidInput(
+                "the model holds something that is nested too deeply to be compared.", hint="keep it outside"
+            ) from None
+
+    def _add(self, value: object, place: str) -> None:
+        if value is None or type(value) in _PLAIN:
+            self.leaves[place] = value
+        elif isinstance(value, Tensor):
+            copy = value.detach().clone() if self._thorough and not hasattr(value, MARK) else None
+            self.leaves[place] = Held(value, value._version, hasattr(value, MARK), copy)
+        elif isinstance(value, np.ndarray | bytearray | memoryview):
+            self.leaves[place] = bytes(np.ascontiguousarray(value).data)
+        elif isinstance(value, nn.Module) and id(value) in self._seen:
+            return
+        else:
+            parts = _parts(value, place)
+            if not parts:
+                self.leaves[place] = value
+            elif id(value) not in self._seen:
+                self._seen.add(id(value))
+                for name, part in parts:
+                    self._add(part, name)
+
+
+def _parts(value: object, place: str) -> list[tuple[str, object]]:
+    """What a container or an object consists of; nothing for a leaf."""
+    found: list[tuple[str, object]] = []
+    if isinstance(value, _OPAQUE):
+        return found
+    if isinstance(value, Mapping):
+        found += [(f"{place}[{key!r}]", part) for key, part in value.items()]
+    elif isinstance(value, list | tuple | deque):
+        found += [(f"len({place})", len(value)), *((f"{place}[{i}]", part) for i, part in enumerate(value))]
+    elif isinstance(value, set | frozenset):
+        found.append((place, tuple(sorted(map(repr, value)))))
+    if hasattr(value, "__dict__"):
+        found += [(f"{place}.{key}", part) for key, part in vars(value).items()]
+    for cls in type(value).__mro__:
+        names = vars(cls).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
+                found.append((f"{place}.{name}", getattr(value, name)))
+    return found
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two leaves are equal; numbers that are no numbers are equal to themselves.
+
+    >>> same(float("nan"), float("nan")), same(1, True)
+    (True, False)
+    """
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        return bool(torch.equal(one, other) or (torch.equal(one.isnan(), other.isnan()) and _equal_numbers(one, other)))
+    if type(one) in (*_PLAIN, tuple):
+        return type(one) is type(other) and (one == other or repr(one) == repr(other))
+    return one is other
+
+
+def _equal_numbers(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one[~one.isnan()], other[~other.isnan()])
