@@ -118,3 +118,14 @@ def test_a_budget_below_what_rdp_can_show() -> None:
     with refused(Unaccountable, "no value reaches the budget"):
         calibrate(mechanism, 0.01, DELTA, accountant="rdp")
     just_below(calibrate(mechanism, 0.01, DELTA), 0.01)
+
+
+def test_a_rate_between_the_given_one_and_one() -> None:
+    found = calibrate(Mechanism(Ranked(dim=1), Gaussian(1.0), 0.9, 1), 4.36, 1e-5, field="rate")
+    assert 0.9 < found.rate < 1
+
+
+@pytest.mark.parametrize("radius", [1e-50, 1e20])
+def test_a_scale_follows_the_radius(radius: float) -> None:
+    found, plain = (calibrate(Mechanism(L2(dim=1, radius=r), Gaussian(), 0.5, 1), 2.0, 1e-5) for r in (radius, 1.0))
+    assert found.noise.known_scale == pytest.approx(plain.noise.known_scale * radius, rel=2e-3)

@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from noisette import Cauchy, Laplace, Mechanism, Noise, Ranked, ScipyNoise, StudentT
+from noisette import L2, Cauchy, Gaussian, Laplace, Mechanism, Noise, Ranked, ScipyNoise, StudentT
 from noisette.account import calibrate, guarantee
 from noisette.account.lattice import Pmf, compose
 from noisette.account.moments import log_moments
@@ -144,3 +144,9 @@ def test_the_command_line_refuses_without_warnings() -> None:
     assert len(sentences) == len(ISSUE)
     assert all(words in sentence for (_, _, words), sentence in zip(ISSUE, sentences, strict=True))
     assert done.stderr == ""
+
+
+def test_as_many_steps_as_there_can_be_have_an_answer_or_none() -> None:
+    mechanism = Mechanism(L2(dim=1), Gaussian(scale=1e7), rate=1.0, steps=10**15)
+    with refused(Unaccountable, match="no lattice"):
+        guarantee(mechanism, 1e-3)

@@ -65,3 +65,10 @@ def test_reviewed_laws_are_certified(name: str) -> None:
 def test_replace_keeps_the_rest() -> None:
     assert ScipyNoise("t", 5, scale=1.0).replace(scale=2.0) == ScipyNoise("t", 5, scale=2.0)
     assert ScipyNoise("t", 5).replace(shapes=(6.0,)) == ScipyNoise("t", 6)
+
+
+@pytest.mark.parametrize("noise", ["ScipyNoise('norm', 0.0, 0.1, scale=1.0)", "ScipyNoise('t', 5, 0, 0.01, scale=1.0)"])
+def test_a_place_and_a_scale_are_no_shapes(noise: str) -> None:
+    """Scipy takes what comes after the shapes for loc and scale, and the noise would be another than the accounted."""
+    with refused(InvalidInput, match="does not take . shape parameters"):
+        parse(noise, Noise)

@@ -86,7 +86,7 @@ def _scale(problem: _Problem) -> Mechanism:
 
 def _rate(problem: _Problem) -> Mechanism:
     def spent(inverse: float) -> float:
-        return problem.spent(problem.mechanism.replace(rate=1 / inverse))
+        return problem.spent(problem.mechanism.replace(rate=1 / inverse)) if inverse >= 1 else math.inf
 
     problem.mechanism.noise.known_scale  # noqa: B018 - raises where it is open
     if spent(1.0) <= problem.target:
@@ -119,7 +119,7 @@ def _solve(spent: Callable[[float], float], target: float, guess: float) -> floa
     tries = 0
     while at_low <= target or at_high > target:
         tries += 1
-        if tries > _MOST_TRIES or not 1e-12 < low <= high < 1e12:
+        if tries > _MOST_TRIES or not 1e-12 * guess < low <= high < 1e12 * guess:
             raise Unaccountable("no value reaches the budget.", hint="check epsilon, delta, rate and steps")
         step = 1.3 if tries < 8 else 4.0
         if at_high > target:

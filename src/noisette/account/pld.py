@@ -13,6 +13,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from noisette.account.curve import Curve, step_curve
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
+from noisette.errors import Unaccountable
 from noisette.mechanism import Run
 
 __all__ = ["privacy_loss"]
@@ -22,6 +23,7 @@ PrivacyLoss: TypeAlias = Any
 
 _FINENESS = 40.0
 _LEAST_POINTS = 4000
+_MOST_TRIES = 24  # a few are enough, where there is a lattice
 _MOST_POINTS = 2**21
 
 
@@ -88,7 +90,7 @@ def _lattice(
     """The curves on one lattice, fine enough for the whole composition of `counts` (1, K) steps of each."""
     top = max(reaches)
     step = top / _LEAST_POINTS
-    while True:
+    for _ in range(_MOST_TRIES):
         parts = [connect_dots(curve, step, reach) for curve, reach in zip(curves, reaches, strict=True)]
         typical = math.sqrt(float(counts[0] @ [part.spread**2 for part in parts]) / float(counts.sum()))
         lower, upper, _ = window(parts, counts)
@@ -99,3 +101,6 @@ def _lattice(
         if (fits and wanted >= step / 1.5) or hopeless:
             return parts
         step = wanted
+    raise Unaccountable(
+        "no lattice that fits into memory resolves the losses of so many steps.", hint="take fewer steps"
+    )

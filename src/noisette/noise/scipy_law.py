@@ -109,6 +109,8 @@ class ScipyNoise(Noise):
                 f"scipy.stats has no continuous law named {self.name!r}.", hint='write for example ScipyNoise("t", 5)'
             )
         try:
+            if len(self.shapes) > law.numargs:  # scipy would take them for a place and a scale
+                raise TypeError
             frozen = law(*self.shapes)
             lower, upper = frozen.support()
         except TypeError:
