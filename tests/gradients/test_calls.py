@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -412,6 +414,20 @@ def test_what_is_kept_but_never_used_again_passes(path: str) -> None:
     model.seen.clear()
     torch.testing.assert_close(rows, reference(model, LOSS, x, y), equal_nan=True)
     assert gradients.path == path
+
+
+def test_loggers_paths_and_files_pass(tmp_path: Path) -> None:
+    """They fill caches of their own while they are used."""
+
+    def telling(net: Net, h: Tensor) -> Tensor:
+        net.logger.debug("%s", str(net.folder / "x"))
+        return h * 2 if h.sum() > 0 else h  # so that it goes through the loop
+
+    model, (x, y) = Net(telling).double(), batch()
+    model.logger, model.folder = logging.getLogger("noisette.test"), tmp_path
+    gradients = unchecked(model)
+    all_rows(gradients, x, y)
+    assert gradients.path == "loop"
 
 
 def test_what_the_loop_of_training_changes_passes() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 
 import numpy as np
 import torch
@@ -86,7 +88,7 @@ class Holdings:
         elif isinstance(value, Tensor):
             copy = value.detach().clone() if self._thorough and not hasattr(value, MARK) else None
             self.leaves[place] = Held(value, value._version, hasattr(value, MARK), copy)
-        elif isinstance(value, np.ndarray | bytearray | memoryview):
+        elif isinstance(value, np.ndarray | bytearray | memoryview | array):
             self.leaves[place] = bytes(np.ascontiguousarray(value).data)
         elif isinstance(value, nn.Module) and id(value) in self._seen:
             return
@@ -111,6 +113,8 @@ def _parts(value: object, place: str) -> list[tuple[str, object]]:
         found += [(f"len({place})", len(value)), *((f"{place}[{i}]", part) for i, part in enumerate(value))]
     elif isinstance(value, set | frozenset):
         found.append((place, tuple(sorted(map(repr, value)))))
+    if type(value).__module__.partition(".")[0] in sys.stdlib_module_names and not isinstance(value, SimpleNamespace):
+        return found  # loggers, paths and files keep caches and locks, and none of their own accord an example
     if hasattr(value, "__dict__"):
         found += [(f"{place}.{key}", part) for key, part in vars(value).items()]
     for cls in type(value).__mro__:
