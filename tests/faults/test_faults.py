@@ -54,6 +54,7 @@ def test_caught(fault: Fault, catcher: Catcher, planting: pytest.MonkeyPatch, re
         catcher.run(request)
 
 
+@pytest.mark.slow  # catchers are tests of their own, which run without a fault in every build
 @pytest.mark.parametrize("catcher", [pytest.param(c, id=str(c), marks=_marks(c)) for c in CATCHERS])
 def test_no_alarm_without_a_fault(catcher: Catcher, request: pytest.FixtureRequest) -> None:
     catcher.run(request)

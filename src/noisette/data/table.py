@@ -129,7 +129,7 @@ def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:
     if not all(name.lstrip("+-").isdecimal() for name in distinct):
         raise InvalidInput(
             f"column {target!r} of {file} holds numbers that are not integers.",
-            hint="a label is an integer or a text: round it, or give it a name",
+            hint="a label is an integer or a text; to predict a number, give make_private the table and nn.MSELoss()",
         )
     if any(len(name) > _LONGEST for name in distinct):
         raise InvalidInput(
