@@ -304,6 +304,18 @@ def test_what_outlives_a_call_is_refused(name: str) -> None:
         all_rows(unchecked(model, chunk=4), x, y)
 
 
+def test_a_key_made_of_an_example_is_not_told() -> None:
+    def keyed(net: Net, h: Tensor) -> Tensor:
+        net.table[f"patient {float(h.detach().max()):.3f}"] = 1.0
+        return h
+
+    x, y = batch()
+    with pytest.raises(InvalidInput) as caught:
+        all_rows(unchecked(Net(keyed).double(), chunk=4), x.nan_to_num(), y)
+    assert "Net.table" in str(caught.value)
+    assert "patient" not in str(caught.value)
+
+
 def test_what_a_loss_keeps_is_refused_too() -> None:
     class Relative(nn.Module):
         """A loss over the mean of those it has seen."""

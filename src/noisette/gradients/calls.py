@@ -53,7 +53,8 @@ class Calls:
         after = self._held(thorough)
         for name in {**before, **after}:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING)):
-                raise InvalidInput(f"the model keeps {name} from one example to the next.", hint=_HINT)
+                place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
+                raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
 
     def _held(self, thorough: bool) -> dict[str, object]:
         """What the modules and the loss hold beside parameters and buffers, leaf by leaf."""
