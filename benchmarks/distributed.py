@@ -49,7 +49,7 @@ def measure(rank: int, size: int, store: str, batch: int, out: str) -> None:
     dim = sum(p.numel() for p in model.parameters())
     steps = max(3, 512 // batch)
     mechanism = Mechanism(Ranked(dim), StudentT(df=9, scale=1.0), rate=batch / EXAMPLES, steps=steps + 1)
-    private = make_private(model, nn.CrossEntropyLoss(), inputs, targets, mechanism, denoiser=KS(), seed=0)
+    private = make_private(model, nn.CrossEntropyLoss(), (inputs, targets), mechanism, denoiser=KS(), seed=0)
     run = Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1)).run()
     next(run)  # warm
     dist.barrier()

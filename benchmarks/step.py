@@ -90,7 +90,7 @@ def ours(case: str, size: int, encoded: bool) -> Step:
         mechanism = Mechanism(Ranked(dim=dim, profiles=profiles), StudentT(df=9, scale=1.0), rate=1.0, steps=10**6)
     else:
         mechanism = Mechanism(L2(dim=dim), Gaussian(scale=1.1), rate=1.0, steps=10**6)
-    private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, denoiser=KS() if encoded else None)
+    private = make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism, denoiser=KS() if encoded else None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step() -> None:

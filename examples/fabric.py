@@ -25,7 +25,7 @@ def train(fabric: Fabric, folder: str) -> None:
     inputs, targets = digits.train_inputs.to(fabric.device), digits.train_targets.to(fabric.device)
     mechanism = Mechanism(Ranked(dim=650), StudentT(df=9, scale=2.5), rate=256 / len(inputs), steps=60)
     books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if ranks.first else []
-    private = make_private(model, nn.CrossEntropyLoss(), inputs, targets, mechanism, ledger=books)
+    private = make_private(model, nn.CrossEntropyLoss(), (inputs, targets), mechanism, ledger=books)
     for _ in Trainer(private, torch.optim.SGD(model.parameters(), lr=4.0, momentum=0.9)).run():
         pass
     right = accuracy(model, digits.test_inputs.to(fabric.device), digits.test_targets.to(fabric.device))

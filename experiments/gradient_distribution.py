@@ -66,7 +66,7 @@ def _train(model: nn.Module, data: Dataset, tell: Callable[[str, int, int], None
 def _rows(model: nn.Module, data: Dataset) -> Tensor:
     """Gradients (256, d) of the first examples."""
     some = data.train_inputs[:EXAMPLES], data.train_targets[:EXAMPLES]
-    return torch.cat([rows.detach().clone() for rows in Gradients(model, nn.CrossEntropyLoss()).chunks(*some)])
+    return torch.cat([rows.detach().clone() for rows in Gradients(model, nn.CrossEntropyLoss()).chunks(some)])
 
 
 def measure(rows: Tensor) -> dict[str, Any]:

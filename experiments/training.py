@@ -71,7 +71,7 @@ def run(recipe: Recipe, seed: int, tell: Tell, *, held_out: bool = False) -> Poi
     mechanism = recipe.mechanism(sum(p.numel() for p in model.parameters()), len(train[0]))
     denoiser = TracedKS() if recipe.denoiser == "KS()" else parse(recipe.denoiser, Denoiser)
     private = make_private(
-        model, nn.CrossEntropyLoss(), *train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed
+        model, nn.CrossEntropyLoss(), train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))

@@ -60,7 +60,7 @@ def one_run(
     model = models.build(recipe.model, shape, classes, seed=recipe.model_seed, **recipe.model_options)
     denoiser = parse(recipe.denoiser, Denoiser)
     loss = nn.CrossEntropyLoss()
-    private = make_private(model, loss, *train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
+    private = make_private(model, loss, train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
     for progress in Trainer(private, optimizer, decay).run():

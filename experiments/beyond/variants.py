@@ -156,7 +156,7 @@ def _made_up(task: Task) -> str:
     rows = []
     for step in range(31):
         if step % 10 == 0:
-            rows += [chunk.clone() for chunk in Gradients(model, loss).chunks(inputs[:200], labels[:200])]
+            rows += [chunk.clone() for chunk in Gradients(model, loss).chunks((inputs[:200], labels[:200]))]
         optimizer.zero_grad()
         loss(model(inputs), labels).backward()
         optimizer.step()

@@ -14,6 +14,7 @@ __all__ = [
     "ParseError",
     "RankLost",
     "Unaccountable",
+    "Unreadable",
 ]
 
 
@@ -57,6 +58,10 @@ class BudgetSpent(NoisetteError):
 
 class RankLost(NoisetteError):
     """Another process of the same run died, or says nothing any more."""
+
+
+class Unreadable(NoisetteError):
+    """An example that cannot be read, or a process that reads them and died."""
 
 
 class LedgerError(NoisetteError):

@@ -51,9 +51,9 @@ def data(shape: tuple[int, ...], count: int = 5, classes: int = 3) -> tuple[Tens
 def sums(model: nn.Module, encoder: Encoder, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
     """The fused sum or None, what `encoded_sum` gives, and the same from rows: all float64 (dim,)."""
     gradients = Gradients(model, nn.CrossEntropyLoss())
-    found = gradients.encoded_sum(encoder, x, y).unsafe_values()
-    rows = torch.cat([rows.clone() for rows in gradients.chunks(x, y)])
-    return gradients._fused_sum(encoder, x, y), found, encoder.encode_sum(rows).unsafe_values()
+    found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
+    rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
+    return gradients._fused_sum(encoder, (x, y)), found, encoder.encode_sum(rows).unsafe_values()
 
 
 def check(model: nn.Module, shape: tuple[int, ...], *, count: int = 5, classes: int = 3) -> None:
@@ -186,12 +186,12 @@ def test_one_example_is_in_the_image() -> None:
         L2(dim=26_010, radius=0.01),
     ):
         gradients = Gradients(model, nn.CrossEntropyLoss())
-        gradients.check(x, y)
+        gradients.check((x, y))
         encoded = []
         for one in range(len(x)):
             broken = torch.full_like(x, torch.nan)
             broken[one] = x[one] * 100.0**one
-            total = gradients._fused_sum(encoder, broken, y)
+            total = gradients._fused_sum(encoder, (broken, y))
             assert total is not None
             encoded.append(total)
         table = torch.stack(encoded)
@@ -216,8 +216,8 @@ def test_a_layer_that_does_not_matter() -> None:
     x, y = data((6,))
     gradients = Gradients(model, nn.CrossEntropyLoss())
     for encoder in (Ranked(dim=gradients.dim), L2(dim=gradients.dim)):
-        found = gradients.encoded_sum(encoder, x, y).unsafe_values()
-        rows = torch.cat([rows.clone() for rows in gradients.chunks(x, y)])
+        found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
+        rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
         torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values())
         assert found.abs().sum() > 0
 
@@ -232,10 +232,10 @@ def test_a_broken_example_counts_as_zero(bad: float) -> None:
     keep = [0, 1, 2, 3, 5, 6, 7, 8]
     for encoder in (Ranked(dim=dim), L2(dim=dim)):
         gradients = Gradients(model, nn.CrossEntropyLoss())
-        expected = gradients.encoded_sum(encoder, x[keep], y[keep]).unsafe_values()
+        expected = gradients.encoded_sum(encoder, (x[keep], y[keep])).unsafe_values()
         broken = x.clone()
         broken[4, 0] = bad
-        found = gradients._fused_sum(encoder, broken, y)
+        found = gradients._fused_sum(encoder, (broken, y))
         assert found is not None
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -246,9 +246,9 @@ def test_under_autocast() -> None:
     model = nn.Sequential(nn.Conv2d(1, 5, 3), nn.Tanh(), nn.Flatten(), nn.Linear(5 * 16, 3))
     x, y = data((1, 6, 6), 6)
     encoder = Ranked(dim=Gradients(model, nn.CrossEntropyLoss()).dim, radius=1e6)
-    plain = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, x, y).unsafe_values()
+    plain = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        short = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, x, y).unsafe_values()
+        short = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
     assert 0 < float((short - plain).norm() / plain.norm()) < 0.05
 
 

@@ -167,8 +167,8 @@ def test_without_a_kernel_gradients_are_encoded_all_the_same() -> None:
     gradients = Gradients(model, nn.CrossEntropyLoss())
     encoder = Ranked(dim=gradients.dim)
     with pytest.warns(native.NoKernel):
-        found = gradients.encoded_sum(encoder, x, y).unsafe_values()
-    table = torch.cat([chunk.clone() for chunk in gradients.chunks(x, y)])
+        found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
+    table = torch.cat([chunk.clone() for chunk in gradients.chunks((x, y))])
     torch.testing.assert_close(found, encoder.encode(table).sum(dim=0))
 
 

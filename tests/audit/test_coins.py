@@ -21,7 +21,7 @@ NOTHING, CANARIES = (torch.zeros(1, M), torch.zeros(1)), (torch.eye(M), torch.ze
 
 def _train(x: Tensor, y: Tensor) -> Score:
     private = make_private(
-        torch.nn.Linear(M, 1, bias=False), lambda out, _: out.sum(), x, y, CLAIM, chunk=M, seed=len(x)
+        torch.nn.Linear(M, 1, bias=False), lambda out, _: out.sum(), (x, y), CLAIM, chunk=M, seed=len(x)
     )
     released = private.step().values.float()
     return lambda rows, _: rows @ released

@@ -34,7 +34,7 @@ ONE, OTHER, NAN = _data(0.0), _data(50.0), _data(float("nan"))
 
 
 def _private(model: nn.Module, data: Data, **options: Any) -> PrivateRun:
-    return make_private(model, nn.CrossEntropyLoss(), *data, CLAIM, **options)
+    return make_private(model, nn.CrossEntropyLoss(), data, CLAIM, **options)
 
 
 def _honest(data: Data) -> nn.Module:

@@ -35,7 +35,7 @@ def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
         index = torch.from_numpy(PoissonSampler(len(self._inputs), mechanism.rate, self._sampling).draw())
         self._pay(0)
         values = torch.zeros(self._gradients.dim, dtype=torch.float64)
-        for rows in self._gradients.chunks(self._inputs[index], self._targets[index]):
+        for rows in self._gradients.chunks((self._inputs[index], self._targets[index])):
             part = mechanism.encoder.encode_sum(rows)
             values = values + private_run.release(mechanism, part, generator=self._noise).values
         return _written(self, Released(values, mechanism.noise, reproducible=True))

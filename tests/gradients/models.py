@@ -25,7 +25,7 @@ def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Ten
 
 
 def all_rows(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
-    return torch.cat([torch.empty(0, gradients.dim), *(rows.clone() for rows in gradients.chunks(x, y))])
+    return torch.cat([torch.empty(0, gradients.dim), *(rows.clone() for rows in gradients.chunks((x, y)))])
 
 
 def paper_cnn() -> nn.Sequential:
@@ -218,19 +218,19 @@ class Case:
 
 
 CASES: dict[str, Case] = {
-    "linear": Case(lambda: nn.Linear(6, 3), (6,), "batch"),
-    "mlp": Case(_mlp, (6,), "batch"),
-    "loss summed": Case(_mlp, (6,), "batch", nn.CrossEntropyLoss(reduction="sum")),
-    "loss not reduced": Case(_mlp, (6,), "batch", nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)),
+    "linear": Case(lambda: nn.Linear(6, 3), (6,), "layers"),
+    "mlp": Case(_mlp, (6,), "layers"),
+    "loss summed": Case(_mlp, (6,), "layers", nn.CrossEntropyLoss(reduction="sum")),
+    "loss not reduced": Case(_mlp, (6,), "layers", nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)),
     "linear on sequences": Case(lambda: Then(nn.Linear(6, 4), 20), (5, 6), "vmap"),
     "conv1d": Case(lambda: Then(nn.Conv1d(2, 3, 3, stride=2, padding=1), 12), (2, 8), "vmap"),
-    "conv2d": Case(lambda: Then(nn.Conv2d(2, 3, 3, stride=2), 27), (2, 7, 8), "batch"),
+    "conv2d": Case(lambda: Then(nn.Conv2d(2, 3, 3, stride=2), 27), (2, 7, 8), "layers"),
     "conv3d": Case(lambda: Then(nn.Conv3d(2, 3, 2), 36), (2, 3, 3, 4), "vmap"),
     "conv2d, circular": Case(
         lambda: Then(nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), 75), (2, 5, 5), "vmap"
     ),
-    "conv2d, viewed": Case(Viewed, (2, 7, 7), "batch"),
-    "conv2d, residual": Case(Residual, (2, 6, 5), "batch"),
+    "conv2d, viewed": Case(Viewed, (2, 7, 7), "layers"),
+    "conv2d, residual": Case(Residual, (2, 6, 5), "layers"),
     "transposed conv2d": Case(lambda: Then(nn.ConvTranspose2d(2, 3, 2), 75), (2, 4, 4), "vmap"),
     "embedding": Case(lambda: Then(nn.Embedding(9, 4), 20), (5,), "vmap", tokens=9),
     "layer norm": Case(lambda: Then(nn.LayerNorm(6), 6), (6,), "vmap"),
@@ -242,12 +242,12 @@ CASES: dict[str, Case] = {
     "borrowed weight": Case(Borrowed, (6,), "vmap"),
     "bypassed layer": Case(BypassedOnly, (6,), "vmap"),
     "all positions at once": Case(Flattened, (5, 6), "vmap"),
-    "reordered batch": Case(Sorted, (6,), "batch"),
-    "unused layers": Case(Unused, (6,), "batch"),
-    "frozen weight": Case(lambda: _frozen(_mlp(), "0.weight", "4.bias"), (6,), "batch"),
-    "frozen layer": Case(lambda: _frozen(_mlp(), "2.weight"), (6,), "batch"),
-    "frozen conv": Case(lambda: _frozen(paper_cnn(), "0.weight", "0.bias"), (1, 28, 28), "batch", classes=10),
-    "mnist-paper": Case(paper_cnn, (1, 28, 28), "batch", classes=10),
+    "reordered batch": Case(Sorted, (6,), "layers"),
+    "unused layers": Case(Unused, (6,), "layers"),
+    "frozen weight": Case(lambda: _frozen(_mlp(), "0.weight", "4.bias"), (6,), "layers"),
+    "frozen layer": Case(lambda: _frozen(_mlp(), "2.weight"), (6,), "layers"),
+    "frozen conv": Case(lambda: _frozen(paper_cnn(), "0.weight", "0.bias"), (1, 28, 28), "layers", classes=10),
+    "mnist-paper": Case(paper_cnn, (1, 28, 28), "layers", classes=10),
 }
 
 SLOW: dict[str, Case] = {

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, SlowPath
 from tests.gradients.models import CASES, SLOW, Recurrent, all_rows, paper_cnn, reference
+from tests.helpers import refused
 
 
 @pytest.mark.parametrize("chunk", [3, 64])
@@ -52,7 +54,7 @@ def test_single_precision() -> None:
     gradients = Gradients(model, nn.CrossEntropyLoss())
     rows = all_rows(gradients, x, y)
     assert rows.dtype == torch.float32
-    assert gradients.path == "batch"
+    assert gradients.path == "layers"
     torch.testing.assert_close(rows, reference(model, nn.CrossEntropyLoss(), x, y), rtol=1e-4, atol=1e-6)
 
 
@@ -63,15 +65,19 @@ def test_other_losses_and_targets() -> None:
         torch.testing.assert_close(all_rows(Gradients(model, loss), x, y), reference(model, loss, x, y))
 
 
-def test_a_loss_that_would_mix_examples_sees_one_at_a_time() -> None:
+def test_a_loss_that_mixes_examples_is_refused_and_would_see_one_at_a_time() -> None:
     def centred(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return (outputs - 0.5 * outputs.mean(0) - targets).pow(2).sum()
 
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 3).double(), torch.randn(5, 4).double(), torch.randn(5, 3).double()
     gradients = Gradients(model, centred)
-    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, centred, x, y))
-    assert gradients.path == "batch"
+    with refused(InvalidInput, match="not the mean or the sum"):
+        gradients.check((x, y))
+    for way in gradients._ways():
+        rows = torch.empty(5, gradients.dim, dtype=torch.float64)
+        way.rows((x, y), rows)
+        torch.testing.assert_close(rows, reference(model, centred, x, y))
 
 
 def test_a_loss_with_control_flow_is_looped_over() -> None:

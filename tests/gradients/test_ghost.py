@@ -50,7 +50,7 @@ def test_the_order_is_the_layout_s() -> None:
     model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)).double()
     x, y = torch.randn(40, 6).double() * 3, torch.randint(4, (40,))
     gradients = Gradients(model, nn.CrossEntropyLoss(), chunk=40)
-    (rows,) = gradients.chunks(x, y)
+    (rows,) = gradients.chunks((x, y))
     hidden = model[0](x)
     bent = torch.tanh(hidden)
     logits = model[2](bent)

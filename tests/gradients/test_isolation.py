@@ -84,11 +84,11 @@ def test_whatever_mixes_examples_is_refused(name: str) -> None:
     torch.manual_seed(0)
     model, (x, y) = Mixer(MIXERS[name]), data()
     with refused(InvalidInput, match="gradient in a batch differs.*Mixer"):
-        Gradients(model, nn.CrossEntropyLoss()).check(x, y)
+        Gradients(model, nn.CrossEntropyLoss()).check((x, y))
     with refused(InvalidInput, match="GroupNorm"):  # nobody has to ask for the check
-        next(Gradients(model, nn.CrossEntropyLoss()).chunks(x, y))
+        next(Gradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
     with torch.no_grad(), refused(InvalidInput, match="GroupNorm"):
-        next(Gradients(model, nn.CrossEntropyLoss()).chunks(x, y))
+        next(Gradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
 
 
 def test_mixing_that_shows_in_outputs_only_is_refused() -> None:
@@ -97,9 +97,9 @@ def test_mixing_that_shows_in_outputs_only_is_refused() -> None:
 
     x, y = data()
     sound, mixing = nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 3), Shifted())
-    Gradients(sound, linear_loss).check(x, y)
+    Gradients(sound, linear_loss).check((x, y))
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(mixing, linear_loss).check(x, y)
+        Gradients(mixing, linear_loss).check((x, y))
 
 
 def test_an_output_as_wide_as_the_batch_is_refused() -> None:
@@ -109,7 +109,7 @@ def test_an_output_as_wide_as_the_batch_is_refused() -> None:
 
     x, y = data()
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Wide(6, 6), nn.CrossEntropyLoss()).check(x, y.clamp(max=1))
+        Gradients(Wide(6, 6), nn.CrossEntropyLoss()).check((x, y.clamp(max=1)))
 
 
 def test_a_model_that_works_in_place_on_its_input_passes() -> None:
@@ -119,7 +119,7 @@ def test_a_model_that_works_in_place_on_its_input_passes() -> None:
 
     x, y = data()
     before = x.clone()
-    Gradients(Doubling(6, 3), nn.CrossEntropyLoss()).check(x, y)
+    Gradients(Doubling(6, 3), nn.CrossEntropyLoss()).check((x, y))
     assert torch.equal(x, before)
 
 
@@ -135,9 +135,9 @@ def test_the_size_of_the_batch_shows_behind_the_dropout_of_a_recurrent_layer(rnn
             return self.head(h / len(h) if self.sized else h)
 
     x, y = data()
-    Gradients(Net(False), nn.CrossEntropyLoss()).check(x, y)
+    Gradients(Net(False), nn.CrossEntropyLoss()).check((x, y))
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Net(True), nn.CrossEntropyLoss()).check(x, y)
+        Gradients(Net(True), nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("name", [name for name in MIXERS if "noise" not in name and "dropout" not in name])
@@ -150,7 +150,7 @@ def test_without_the_check_examples_stay_alone(name: str) -> None:
     for way in (*gradients._fast, *gradients._general):
         rows = torch.empty(6, gradients.dim, dtype=torch.float64)
         try:
-            way.rows(x.double(), y, rows)
+            way.rows((x.double(), y), rows)
         except RuntimeError:
             continue
         torch.testing.assert_close(rows, alone)
@@ -173,9 +173,9 @@ def test_batch_norm_is_refused_by_name(layer: nn.Module) -> None:
     gradients = Gradients(model, nn.CrossEntropyLoss())
     for attempt in (gradients.check, gradients.chunks):
         with refused(InvalidInput, match=r"Norm.* at '1.*\n\nhint: replace it by GroupNorm"):
-            attempt(x, y)
+            attempt((x, y))
     with refused(InvalidInput, match="GroupNorm"):
-        gradients.chunks(x[:0], y[:0])  # an empty batch is no excuse
+        gradients.chunks((x[:0], y[:0]))  # an empty batch is no excuse
 
 
 def test_batch_norm_in_eval_mode_is_allowed_until_it_trains() -> None:
@@ -185,20 +185,20 @@ def test_batch_norm_in_eval_mode_is_allowed_until_it_trains() -> None:
     torch.testing.assert_close(
         all_rows(gradients, x.double(), y), reference(model, nn.CrossEntropyLoss(), x.double(), y)
     )
-    assert gradients.path == "batch"
+    assert gradients.path == "layers"
     model.train()
     with refused(InvalidInput, match="BatchNorm1d at '1'"):
-        gradients.chunks(x.double(), y)
+        gradients.chunks((x.double(), y))
 
 
 def test_a_mode_that_was_not_checked_is_checked() -> None:
     model, (x, y) = OwnBatchNorm(), data()
     gradients = Gradients(model.eval(), nn.CrossEntropyLoss())
-    gradients.check(x, y)
-    assert gradients.path == "batch"
+    gradients.check((x, y))
+    assert gradients.path == "layers"
     model.train()
     with refused(InvalidInput, match="OwnBatchNorm"):
-        next(gradients.chunks(x, y))
+        next(gradients.chunks((x, y)))
 
 
 @pytest.mark.parametrize("name", [*CASES, *SLOW])
@@ -207,7 +207,7 @@ def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
     case = {**CASES, **SLOW}[name]
     model, x, y = case.build()
     x = x.to(dtype) if x.is_floating_point() else x
-    Gradients(model.to(dtype), case.loss).check(x, y)
+    Gradients(model.to(dtype), case.loss).check((x, y))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
 def test_randomness_is_no_mixing(model: nn.Module) -> None:
     x, y = data()
     state = torch.get_rng_state()
-    Gradients(model, nn.CrossEntropyLoss()).check(x, y)
+    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -249,7 +249,7 @@ def test_the_check_leaves_the_model_as_it_was() -> None:
     model, (x, y) = Counting(), data()
     model.drop.eval()
     before = [p.clone() for p in model.parameters()]
-    Gradients(model, nn.CrossEntropyLoss()).check(x, y)
+    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
     assert model.calls == 0
     assert model.lstm.dropout == 0.5
     assert [m.training for m in model.modules()] == [True, True, False, True]
@@ -263,17 +263,17 @@ def test_the_check_sees_shapes_only() -> None:
     x, y = data()
     for examples, targets in ((x * torch.nan, y), (x[:0], y[:0]), (x[:1].expand(6, 6), y)):
         gradients = Gradients(nn.Linear(6, 3), nn.CrossEntropyLoss())
-        gradients.check(examples, targets)
-        assert gradients.path == "batch"
+        gradients.check((examples, targets))
+        assert gradients.path == "layers"
         with refused(InvalidInput, match="in a batch differs"):
-            Gradients(Mixer(MIXERS["minus the batch mean"]), nn.CrossEntropyLoss()).check(examples, targets)
+            Gradients(Mixer(MIXERS["minus the batch mean"]), nn.CrossEntropyLoss()).check((examples, targets))
 
 
 def test_an_output_without_a_row_for_each_example_is_refused() -> None:
     x, y = data()
     for model in (nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)), nn.Sequential(nn.Unflatten(1, (1, 6)), nn.GRU(6, 3))):
         with refused(InvalidInput, match="no row for each example"):
-            Gradients(model, nn.CrossEntropyLoss()).check(x, y)
+            Gradients(model, nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("name", ["mnist-paper", "mlp", "conv2d, residual", "group norm", "attention", "gru"])
@@ -315,8 +315,8 @@ def test_a_model_that_is_fitted_passes() -> None:
     y = torch.cat([model(x[i : i + 1]).detach() for i in range(4)])
     assert not torch.equal(model(x), y), "batch and example must round differently for this to test anything"
     gradients = Gradients(model, nn.MSELoss())
-    gradients.check(x, y)
-    assert gradients.path == "batch"
+    gradients.check((x, y))
+    assert gradients.path == "layers"
 
 
 def test_an_output_that_cancels_out_passes() -> None:
@@ -329,7 +329,7 @@ def test_an_output_that_cancels_out_passes() -> None:
     with torch.no_grad():
         alone = torch.cat([model(x[i : i + 1]) for i in range(4)])
         assert not torch.equal(model(x), alone), "batch and example must round differently for this to test anything"
-    Gradients(model, nn.MSELoss()).check(x, y)
+    Gradients(model, nn.MSELoss()).check((x, y))
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
@@ -338,7 +338,7 @@ def test_a_model_without_finite_outputs_passes(broken: float) -> None:
     model, (x, y) = nn.Linear(6, 3), data()
     with torch.no_grad():
         model.weight[0, 0] = broken
-    Gradients(model, nn.CrossEntropyLoss()).check(x, y)
+    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
@@ -361,4 +361,4 @@ def test_an_output_that_is_not_finite_hides_no_mixing(mix, broken: float) -> Non
     x, y = data()
     x[0, 0] = 1e10
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Hidden(), lambda outputs, _: outputs.sum()).check(x, y)
+        Gradients(Hidden(), lambda outputs, _: outputs.sum()).check((x, y))

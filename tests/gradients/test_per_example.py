@@ -27,7 +27,7 @@ def mlp_data(count: int = 7) -> tuple[nn.Module, Tensor, Tensor]:
 def test_chunks_are_full_but_the_last(name: str, count: int, sizes: list[int]) -> None:
     model, x, y = CASES[name].build(count)
     gradients = Gradients(model, LOSS, chunk=4)
-    rows = [chunk.clone() for chunk in gradients.chunks(x, y)]
+    rows = [chunk.clone() for chunk in gradients.chunks((x, y))]
     assert [chunk.shape for chunk in rows] == [(size, gradients.dim) for size in sizes]
     if count:
         torch.testing.assert_close(torch.cat(rows), reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
@@ -37,7 +37,7 @@ def test_one_buffer_serves_all_chunks_and_calls() -> None:
     for name in ("mlp", "layer norm"):
         model, x, y = CASES[name].build(10)
         gradients = Gradients(model, LOSS, chunk=4)
-        places = {chunk.data_ptr() for _ in range(3) for chunk in gradients.chunks(x, y)}
+        places = {chunk.data_ptr() for _ in range(3) for chunk in gradients.chunks((x, y))}
         assert len(places) == 1
 
 
@@ -60,7 +60,7 @@ def test_memory_is_set_by_the_chunk() -> None:
         given = {x.untyped_storage().data_ptr(), y.untyped_storage().data_ptr()}
         gradients = Gradients(model, LOSS, chunk=8)
         with Largest() as largest:
-            for _ in gradients.chunks(x, y):
+            for _ in gradients.chunks((x, y)):
                 pass
         peaks.append(largest.bytes)
     assert peaks[0] == peaks[1]
@@ -94,7 +94,7 @@ def test_hooks_are_removed_after_an_error() -> None:
     with refused(InvalidInput, match="fails on an example"):
         all_rows(gradients, x, y + 50)
     assert not any(module._forward_hooks for module in model.modules())
-    assert gradients.path == "batch"  # an error of the caller's is no reason to become slow
+    assert gradients.path == "layers"  # an error of the caller's is no reason to become slow
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y))
 
 
@@ -108,7 +108,7 @@ def test_grad_mode_outside_does_not_matter_and_is_kept(name: str, outer: type) -
     gradients, rows = Gradients(model, LOSS, chunk=2), []
     with outer():
         mode = torch.is_grad_enabled()
-        for chunk in gradients.chunks(x, y):
+        for chunk in gradients.chunks((x, y)):
             assert torch.is_grad_enabled() == mode
             assert not chunk.requires_grad
             rows.append(chunk.clone())
@@ -134,11 +134,11 @@ class Counter(nn.Module):
 @pytest.mark.parametrize(
     ("second", "path"),
     [
-        (nn.Linear(6, 3), "batch"),
+        (nn.Linear(6, 3), "layers"),
         (nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)), "vmap"),
         (SLOW["branching"].make(), "loop"),
     ],
-    ids=["batch", "vmap", "loop"],
+    ids=["layers", "vmap", "loop"],
 )
 def test_buffers_stay(second: nn.Module, path: str) -> None:
     model = nn.Sequential(Counter(), second).double()
@@ -150,7 +150,7 @@ def test_buffers_stay(second: nn.Module, path: str) -> None:
     assert torch.equal(model[0].mean, torch.zeros(6).double())
 
 
-@pytest.mark.parametrize("extra", [nn.Identity(), nn.LayerNorm(40, elementwise_affine=True)], ids=["batch", "vmap"])
+@pytest.mark.parametrize("extra", [nn.Identity(), nn.LayerNorm(40, elementwise_affine=True)], ids=["layers", "vmap"])
 def test_dropout_draws_for_each_example_anew(extra: nn.Module) -> None:
     """The head's gradient shows the mask. 200 examples of 40 units: pairs agree in 20 of 40 units, binomially.
 
@@ -163,14 +163,14 @@ def test_dropout_draws_for_each_example_anew(extra: nn.Module) -> None:
     x, y = torch.ones(200, 40), torch.zeros(200, dtype=torch.long)
     x[:, ::2] = -1.0  # so that LayerNorm leaves no zeros
     gradients = Gradients(model, LOSS)
-    rows = torch.cat([rows[:, -82:-42].clone() for rows in gradients.chunks(x, y)])
-    assert gradients.path == ("batch" if isinstance(extra, nn.Identity) else "vmap")
+    rows = torch.cat([rows[:, -82:-42].clone() for rows in gradients.chunks((x, y))])
+    assert gradients.path == ("layers" if isinstance(extra, nn.Identity) else "vmap")
     kept = (rows != 0).double()
     assert abs(float(kept.mean()) - 0.5) < 6 * 0.5 / math.sqrt(kept.numel())
     agree = kept @ kept.T + (1 - kept) @ (1 - kept).T
     agree.fill_diagonal_(0)
     assert agree.max() <= 38
-    again = torch.cat([rows[:, -82:-42].clone() for rows in gradients.chunks(x, y)])
+    again = torch.cat([rows[:, -82:-42].clone() for rows in gradients.chunks((x, y))])
     assert float(((again != 0).double() == kept).double().mean()) < 0.6
 
 
@@ -225,8 +225,8 @@ def test_what_has_no_meaning_is_refused() -> None:
             Gradients(model, LOSS, chunk=chunk)
     gradients = Gradients(model, LOSS)
     for inputs, targets in ((x, y[:3]), (x[0, 0], y), (x, y[0])):
-        with refused(InvalidInput, match="do not fit"):
-            gradients.chunks(inputs, targets)
+        with refused(InvalidInput, match="not fit"):
+            gradients.chunks((inputs, targets))
     for flat in (torch.zeros(gradients.dim + 1), torch.zeros(1, gradients.dim), torch.zeros(())):
         with refused(InvalidInput, match="does not fit"):
             gradients.write(flat)
@@ -237,12 +237,12 @@ def test_parameters_that_changed_are_refused() -> None:
     gradients = Gradients(model, LOSS)
     model[0].bias.requires_grad_(False)
     with refused(InvalidInput, match="others than at the start"):
-        gradients.chunks(x, y)
+        gradients.chunks((x, y))
     model[0].bias.requires_grad_(True)
-    gradients.chunks(x, y)
+    gradients.chunks((x, y))
     model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
     with refused(InvalidInput, match="others than at the start"):
-        gradients.check(x, y)
+        gradients.check((x, y))
 
 
 def test_errors_of_the_model_come_through() -> None:

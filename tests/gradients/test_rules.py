@@ -38,7 +38,7 @@ def test_conv2d_inside_a_model(options: dict[str, object]) -> None:
     torch.testing.assert_close(
         all_rows(gradients, x, y), reference(model, nn.CrossEntropyLoss(), x, y), rtol=1e-10, atol=1e-12
     )
-    assert gradients.path == "batch"
+    assert gradients.path == "layers"
 
 
 @even

@@ -17,7 +17,7 @@ def begun(model: nn.Module, steps: int = 5) -> PrivateRun:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(100, 4, generator=generator), torch.randint(2, (100,), generator=generator)
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=steps)
-    return make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, seed=0)
+    return make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism, seed=0)
 
 
 def test_backward_in_the_loop_is_refused_and_leaves_nothing() -> None:
@@ -94,7 +94,7 @@ def test_noise_does_not_move_the_row_of_the_padding() -> None:
     x, y = torch.randint(9, (50, 3)), torch.randint(2, (50,))
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    for _ in make_private(model, nn.CrossEntropyLoss(), x, y, mechanism):
+    for _ in make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism):
         optimizer.step()
     assert torch.equal(model.table.weight[2], torch.zeros(4))
     assert model.table.weight[3].abs().sum() > 0
@@ -104,6 +104,6 @@ def test_a_label_out_of_range_is_not_told() -> None:
     x, y = torch.randn(20, 4), torch.full((20,), 6)
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=1.0, steps=1)
     with pytest.raises(InvalidInput) as caught:
-        make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), x, y, mechanism).step()
+        make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), (x, y), mechanism).step()
     assert "6" not in str(caught.value)
     assert caught.value.__suppress_context__

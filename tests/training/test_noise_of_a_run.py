@@ -22,7 +22,7 @@ def _run(noise: Noise, rate: float, steps: int = STEPS, seed: int | None = 21) -
     x, y = examples()
     mechanism = Mechanism(Ranked(dim=DIM), noise, rate, steps)
     inputs = x.repeat(1, 267)[:, :799]
-    return make_private(nn.Linear(799, 10).double(), nn.CrossEntropyLoss(), inputs, y, mechanism, seed=seed)
+    return make_private(nn.Linear(799, 10).double(), nn.CrossEntropyLoss(), (inputs, y), mechanism, seed=seed)
 
 
 def _residuals(monkeypatch: pytest.MonkeyPatch, private: PrivateRun) -> Tensor:

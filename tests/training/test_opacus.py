@@ -78,7 +78,7 @@ def _ours(
     monkeypatch.setattr(private_run, "release", watched_release)
     dim = sum(p.numel() for p in model.parameters())
     mechanism = Mechanism(L2(dim=dim, radius=clip), Gaussian(scale=1.0), rate=0.5, steps=1)
-    make_private(model, _loss, x, y, mechanism, chunk=5, seed=0).step()
+    make_private(model, _loss, (x, y), mechanism, chunk=5, seed=0).step()
     return sums[0], draws[0]
 
 

@@ -66,7 +66,7 @@ def test_refused() -> None:
 def test_make_private_fills_an_open_dimension() -> None:
     x, y = data()
     open_plan = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=2)
-    private = make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), x, y, open_plan)
+    private = make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), (x, y), open_plan)
     assert private.run[0].encoder.dim == 10
     with pytest.raises(InvalidInput, match="dimension"):
         guarantee(Mechanism(Ranked(), Gaussian(scale=1.0), rate=0.1, steps=2), 1e-5)
@@ -77,4 +77,4 @@ def test_numpy_and_lists_are_examples_too() -> None:
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=1)
     loss = nn.CrossEntropyLoss()
     for inputs, targets in ((np.asarray(x, dtype=np.float64), y.numpy()), (x.tolist(), y.tolist())):
-        make_private(nn.Linear(4, 2), loss, inputs, targets, mechanism).step()
+        make_private(nn.Linear(4, 2), loss, (inputs, targets), mechanism).step()

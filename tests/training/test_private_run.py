@@ -25,7 +25,7 @@ LOSS = nn.CrossEntropyLoss()
 
 def _private(mechanism: Any = None, **options: Any) -> tuple[nn.Module, PrivateRun]:
     model = network()
-    return model, make_private(model, LOSS, *examples(), mechanism or gaussian(), **options)
+    return model, make_private(model, LOSS, examples(), mechanism or gaussian(), **options)
 
 
 def test_an_own_loop(tmp_path: Path) -> None:
@@ -337,11 +337,11 @@ def test_refused(tmp_path: Path) -> None:
     with refused(InvalidInput, match="scale"):
         _private(gaussian().replace(noise=Gaussian()))
     with refused(InvalidInput, match="no mechanism"):
-        make_private(network(), LOSS, x, y, ())
+        make_private(network(), LOSS, (x, y), ())
     with refused(InvalidInput, match="the data set is empty"):
-        make_private(network(), LOSS, x[:0], y[:0], gaussian())
+        make_private(network(), LOSS, (x[:0], y[:0]), gaussian())
     with refused(InvalidInput, match="do not fit"):
-        make_private(network(), LOSS, x, y[:-1], gaussian())
+        make_private(network(), LOSS, (x, y[:-1]), gaussian())
     with refused(InvalidInput, match="chunk"):
         _private(chunk=0)
     with refused(InvalidInput, match="seed"):
@@ -355,11 +355,11 @@ def test_models_that_mix_examples_are_refused() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
     dim = sum(p.numel() for p in model.parameters())
     with refused(InvalidInput, match="BatchNorm"):
-        make_private(model, LOSS, x, y, gaussian().replace(encoder=L2(dim=dim)))
+        make_private(model, LOSS, (x, y), gaussian().replace(encoder=L2(dim=dim)))
 
 
 def test_one_example_is_enough() -> None:
     x, y = examples(count=1)
-    private = make_private(network(), LOSS, x, y, gaussian(2, rate=1.0), denoiser=Identity())
+    private = make_private(network(), LOSS, (x, y), gaussian(2, rate=1.0), denoiser=Identity())
     assert list(private) == [1, 2]
     assert isinstance(Trainer(private, torch.optim.SGD(private.parameters)).evaluated, nn.Module)

@@ -99,21 +99,21 @@ def test_a_budget_is_not_reset_where_there_is_no_ledger(tmp_path: Path) -> None:
     """15 of 20 steps are taken, with or without a ledger: a process that goes on has 5 left, or does not go on."""
     x, y = examples()
     plan = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=20)
-    first = make_private(network(), nn.CrossEntropyLoss(), x, y, plan)
+    first = make_private(network(), nn.CrossEntropyLoss(), (x, y), plan)
     for _ in range(15):
         first.step()
-    again = make_private(network(), nn.CrossEntropyLoss(), x, y, plan)
+    again = make_private(network(), nn.CrossEntropyLoss(), (x, y), plan)
     again.load_state_dict(first.state_dict())
     assert (again.paid, again.left) == (15, 5)
     assert again.guarantee(1e-5).epsilon == first.guarantee(1e-5).epsilon
     with Ledger(tmp_path / "own.jsonl", data="x") as own, Ledger(tmp_path / "new.jsonl", data="x") as new:
         with refused(MechanismMismatch, match="a run without a ledger"):
-            make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=own).load_state_dict(first.state_dict())
-        paying = make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=own)
+            make_private(network(), nn.CrossEntropyLoss(), (x, y), plan, ledger=own).load_state_dict(first.state_dict())
+        paying = make_private(network(), nn.CrossEntropyLoss(), (x, y), plan, ledger=own)
         paying.step()
         for books in ((), (new,), (new, own)):
             with refused(MechanismMismatch, match="not hold the entries"):
-                make_private(network(), nn.CrossEntropyLoss(), x, y, plan, ledger=books).load_state_dict(
+                make_private(network(), nn.CrossEntropyLoss(), (x, y), plan, ledger=books).load_state_dict(
                     paying.state_dict()
                 )
 

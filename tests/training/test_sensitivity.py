@@ -122,7 +122,7 @@ class Coupled:
 def private_sum(case: Case, x: Tensor, y: Tensor, numbers: np.ndarray) -> Tensor:
     """The sum that a real run would release of this data, before noise."""
     mechanism = Mechanism(case.made(), Gaussian(1.0), case.rate, steps=1)
-    private = make_private(case.network(), nn.CrossEntropyLoss(), x, y, mechanism, chunk=case.chunk)
+    private = make_private(case.network(), nn.CrossEntropyLoss(), (x, y), mechanism, chunk=case.chunk)
     private._sampling = Coupled(numbers, case.rate)  # type: ignore[assignment]
     return private._private_sum(mechanism).unsafe_values()
 
@@ -214,7 +214,7 @@ def test_gradients_and_encoder_alone(case: Case) -> None:
     gradients = Gradients(case.network(), nn.CrossEntropyLoss(), chunk=case.chunk)
 
     def total(index: list[int]) -> Tensor:
-        sums = [encoder.encode_sum(rows).unsafe_values() for rows in gradients.chunks(x[index], y[index])]
+        sums = [encoder.encode_sum(rows).unsafe_values() for rows in gradients.chunks((x[index], y[index]))]
         return torch.stack(sums).sum(dim=0)
 
     whole = list(range(case.examples))
@@ -231,7 +231,7 @@ def test_rows_of_32_bits(case: Case) -> None:
     """What most models have, and what a native kernel takes: the same bits of a row, alone and in company."""
     (x, y), encoder = case.data(), case.made()
     gradients = Gradients(case.network().float(), nn.CrossEntropyLoss(), chunk=case.examples)
-    rows = next(gradients.chunks(x.float(), y)).clone()
+    rows = next(gradients.chunks((x.float(), y))).clone()
     total = encoder.encode_sum(rows).unsafe_values()
     for one in range(case.examples):
         moved = total - encoder.encode_sum(torch.cat([rows[:one], rows[one + 1 :]])).unsafe_values()
@@ -246,7 +246,7 @@ def test_with_the_library_s_own_generator(encoder: str) -> None:
     (x, y), mechanism = case.data(), Mechanism(case.made(), Gaussian(1.0), case.rate, steps=1)
     own = mechanism.encoder.encode(case.own([case.one]))[0]
     runs = [
-        make_private(case.network(), nn.CrossEntropyLoss(), x[:n], y[:n], mechanism, chunk=3)
+        make_private(case.network(), nn.CrossEntropyLoss(), (x[:n], y[:n]), mechanism, chunk=3)
         for n in (case.examples, case.examples - 1)
     ]
     joined = []

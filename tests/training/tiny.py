@@ -56,7 +56,7 @@ def trainer_of(
     x, y = data or examples()
     model = network().to(x.dtype)
     ledgers = () if ledger is None else Ledger(ledger, data="tiny")
-    private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism, ledger=ledgers, **options)
+    private = make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism, ledger=ledgers, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.5)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
     return Trainer(private, optimizer, scheduler, averaging=averaging)

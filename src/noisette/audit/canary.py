@@ -113,7 +113,7 @@ def releases(mechanism: Mechanism, examples: Tensor, steps: int, seed: int | Non
     model = nn.Linear(dim, 1, bias=False, device="meta").to_empty(device="cpu")  # torch's own generator is left alone
     nn.init.zeros_(model.weight)
     targets = torch.zeros(len(examples))
-    private = make_private(model, _output, examples, targets, mechanism.replace(steps=steps), seed=seed)
+    private = make_private(model, _output, (examples, targets), mechanism.replace(steps=steps), seed=seed)
     for _ in range(steps):
         yield np.asarray(private.step().values.numpy(), dtype=np.float64)
 

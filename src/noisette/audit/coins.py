@@ -80,7 +80,7 @@ def one_run(
 
     >>> from noisette import Gaussian, L2, make_private
     >>> def train(x, y):
-    ...     private = make_private(torch.nn.Linear(300, 1, bias=False), lambda out, y: out.sum(), x, y, claim, seed=1)
+    ...     private = make_private(torch.nn.Linear(300, 1, bias=False), lambda out, y: out.sum(), (x, y), claim, seed=1)
     ...     released = private.step().values.float()
     ...     return lambda x, y: x @ released
     >>> claim = Mechanism(L2(dim=300), Gaussian(scale=1.0), rate=1.0, steps=1)

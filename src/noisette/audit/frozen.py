@@ -45,7 +45,7 @@ def replay(train: Callable[[Any], Any], data: Any, neighbour: Any) -> Replay:
     >>> from noisette import Gaussian, L2, Mechanism, make_private
     >>> claim = Mechanism(L2(dim=3), Gaussian(scale=1.0), rate=0.5, steps=4)
     >>> def train(rows):
-    ...     for step in make_private(torch.nn.Linear(2, 1), torch.nn.MSELoss(), rows, rows[:, :1], claim):
+    ...     for step in make_private(torch.nn.Linear(2, 1), torch.nn.MSELoss(), (rows, rows[:, :1]), claim):
     ...         print("step", step)
     >>> replay(train, torch.zeros(9, 2), torch.ones(9, 2)).identical
     True

@@ -139,7 +139,7 @@ def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, s
 
     def train(inputs: Tensor, targets: Tensor) -> Score:
         denoiser = parse(recipe.denoiser, Denoiser)
-        private = make_private(model, loss, inputs, targets, claim, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
+        private = make_private(model, loss, (inputs, targets), claim, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
         optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
         total = private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch._functorch.autograd_function import custom_function_call
 from torch.overrides import TorchFunctionMode
 
+from noisette.batch import Batch, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.holdings import MARK, Held, Holdings, same
 
@@ -76,10 +77,11 @@ class Call(TorchFunctionMode):
         super().__init__()
         self._modes = torch._C._len_torch_dispatch_stack()
 
-    def admit(self, tensor: Tensor) -> Tensor:
+    def admit(self, batch: Batch) -> Batch:
         """Mark an example, or a chunk of them, as this call's own."""
-        setattr(tensor, MARK, self)
-        return tensor
+        for tensor in tensors(batch):
+            setattr(tensor, MARK, self)
+        return batch
 
     def changed(self, before: object, after: object) -> bool:
         """Whether a leaf of the model's state differs after this call, in a way that a later call might see."""
@@ -106,15 +108,15 @@ class Call(TorchFunctionMode):
             raise Unfit("a dispatch mode of the model's own would see a batch")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
             raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
-        tensors = list(_tensors((*args, *given.values())))
-        marks = {mark for tensor in tensors if (mark := getattr(tensor, MARK, None)) is not None}
+        used = list(_tensors((*args, *given.values())))
+        marks = {mark for tensor in used if (mark := getattr(tensor, MARK, None)) is not None}
         if marks - {self}:
             raise InvalidInput(f"{_running()} uses a tensor that an earlier call of the model has left.", hint=_HINT)
         if not marks:
             return func(*args, **given)
-        versions = [tensor._version for tensor in tensors]
+        versions = [tensor._version for tensor in used]
         result = func(*args, **given)
-        written = [t for t, version in zip(tensors, versions, strict=True) if t._version != version]
+        written = [t for t, version in zip(used, versions, strict=True) if t._version != version]
         for tensor in _tensors((result, written, [t._base for t in written])):
             setattr(tensor, MARK, self)
         return result

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
+from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loss, Way, copies_of, fill
+from noisette.gradients.objective import Aim, Seen
+from noisette.gradients.ways import Way, copies_of, fill
 
 __all__ = ["Witness", "made_up", "refuse_batch_statistics", "without_dropout"]
 
@@ -46,96 +47,108 @@ def refuse_batch_statistics(model: nn.Module) -> None:
             )
 
 
-def made_up(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Four examples of the same shapes and types: what is decided about a model must not hang on private ones.
+def made_up(batch: Batch) -> Iterator[Batch]:
+    """Batches of four examples of the same shapes and types: private ones must not decide what is done with a model.
 
-    >>> x, y = made_up(torch.empty(0, 3), torch.empty(0, dtype=torch.long))
+    Whole numbers may be labels, tokens or a mask: in the first they are 0 and 1, each example's own beginning with a 1
+    where it has several; in the second, for labels of one class, they are all 0.
+
+    >>> x, y = next(made_up((torch.empty(0, 3), torch.empty(0, dtype=torch.long))))
     >>> x.shape, y
-    (torch.Size([4, 3]), tensor([0, 0, 0, 0]))
+    (torch.Size([4, 3]), tensor([0, 1, 0, 1]))
     """
-    shape, device = (_EXAMPLES, *inputs.shape[1:]), inputs.device
     public = torch.Generator().manual_seed(0)
-    if inputs.is_floating_point():
-        made = torch.rand(shape, generator=public).to(inputs.dtype)
-    else:
-        made = torch.randint(2, shape, generator=public).to(inputs.dtype)
-    return made.to(device), torch.zeros((_EXAMPLES, *targets.shape[1:]), dtype=targets.dtype, device=device)
 
+    def mixed(part: Tensor) -> Tensor:
+        shape = (_EXAMPLES, *part.shape[1:])
+        if part.is_floating_point() or part.is_complex():
+            return torch.rand(shape, generator=public, dtype=torch.float64).to(part.device, part.dtype)
+        if part.ndim == 1:
+            return (torch.arange(_EXAMPLES) % 2).to(part.device, part.dtype)
+        made = torch.randint(2, shape, generator=public)
+        made.view(_EXAMPLES, -1)[:, :1] = 1
+        return made.to(part.device, part.dtype)
 
-@dataclass(frozen=True)
-class _Run:
-    """Outputs (n, ...) of the model, and the parameters that it had."""
-
-    outputs: Tensor
-    parameters: list[Tensor]
+    first = change(batch, mixed)
+    yield first
+    yield change(first, lambda part: part if part.is_floating_point() else torch.zeros_like(part))
 
 
 class Witness:
-    """What some examples (n, ...) give in a batch, alone, and among copies of themselves; raises where that differs.
+    """What some examples give in a batch, alone, and among copies of themselves; raises where that differs.
 
     Copies have the shapes of the batch, hence its rounding errors and, from the same seed, its random draws: there even
     a faint influence shows. Alone, what depends on the size of the batch shows too, unless the model is random.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, x: Tensor, y: Tensor) -> None:
-        self._model, self._loss, self._layout, self._x, self._y = model, loss, layout, x, y
-        self._gradients = layout.parameters[0].new_empty(len(x), layout.dim)
-        batch = self._run(x)
-        self._size = _largest(batch.outputs)  # of all examples: what cancels out leaves rounding errors of its terms
-        random = not _near(batch.outputs, self._run(x, seed=1).outputs, size=0.0, power=1.0)
-        for i in range(len(x)):
-            together = self._row(batch, i)
-            among_copies = self._row(self._run(x[[i] * len(x)]), i)
+    def __init__(self, aim: Aim, layout: Layout, batch: Batch) -> None:
+        self._aim, self._layout, self._batch = aim, layout, batch
+        count = size(batch)
+        self._gradients = layout.parameters[0].new_empty(count, layout.dim)
+        everyone = self._run(batch)
+        self._size = _largest(torch.cat([one.numbers for one in everyone.seen]))  # what cancels leaves errors of terms
+        again = self._run(batch, seed=1)
+        random = not all(
+            _near(one.numbers, other.numbers, size=0.0, power=1.0)
+            for one, other in zip(everyone.seen, again.seen, strict=True)
+        )
+        for i in range(count):
+            together = self._row(everyone, i)
+            among_copies = self._row(self._run(rows(batch, [i] * count)), i)
             isolated = self._agree(together, among_copies, power=0.75)
             if isolated and not random:
-                isolated = self._agree(together, self._row(self._run(x[i : i + 1]), i, at=0), power=0.5)
+                isolated = self._agree(together, self._row(self._run(rows(batch, [i])), 0), power=0.5)
             if not isolated:
                 raise InvalidInput(
-                    f"an example's gradient in a batch differs from its gradient alone in {type(model).__name__}.",
+                    f"an example's gradient in a batch differs from its gradient alone in {type(aim.model).__name__}.",
                     hint=_HINT,
                 )
             self._gradients[i] = together[1]
 
     def confirms(self, way: Way) -> bool:
         """Does this way give the examples the same gradients?"""
-        rows = torch.empty_like(self._gradients)
+        found = torch.empty_like(self._gradients)
         try:
             torch.manual_seed(0)
-            way.rows(self._x.clone(), self._y, rows)
+            way.rows(change(self._batch, Tensor.clone), found)
         except NoisetteError:
             raise
         except Exception:  # noqa: BLE001 - the model has run before, so it is the way that does not fit
             return False
-        return _near(rows, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
+        return _near(found, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
 
-    def _run(self, x: Tensor, seed: int = 0) -> _Run:
+    def _run(self, batch: Batch, seed: int = 0) -> _Run:
         torch.manual_seed(seed)
-        # the model may write to what it is given
-        state = copies_of(self._model)
-        outputs = functional_call(self._model, state, (x.clone(),))
-        if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != len(x):
-            raise InvalidInput(
-                f"the output of {type(self._model).__name__} has no row for each example.",
-                hint="return one tensor whose first dimension is that of the batch",
-            )
-        return _Run(outputs, [state[name] for name in self._layout.names])
+        state = copies_of(self._aim.model)  # the model may write to what it is given
+        return _Run(self._aim.seen(state, change(batch, Tensor.clone)), [state[name] for name in self._layout.names])
 
-    def _row(self, run: _Run, i: int, at: int | None = None) -> tuple[Tensor, Tensor]:
-        """Output and gradient of example `i`, which stands in row `at` of the outputs, by default its own."""
-        at = i if at is None else at
-        gradient = torch.empty_like(self._gradients[i])
-        loss = self._loss(run.outputs[at : at + 1], self._y[i : i + 1]).sum()
-        found = torch.autograd.grad(loss, run.parameters, retain_graph=True, allow_unused=True)
+    def _row(self, run: _Run, i: int) -> tuple[Tensor, Tensor]:
+        """All numbers known of example `i` of a run, and its gradient."""
+        one, gradient = run.seen[i], torch.empty_like(self._gradients[0])
+        if not one.loss.requires_grad:
+            raise InvalidInput(
+                "the loss does not depend on any trained parameter.",
+                hint="leave detach(), no_grad() and numpy out of the model and the loss",
+            )
+        found = torch.autograd.grad(one.loss, run.parameters, retain_graph=True, allow_unused=True)
         fill(self._layout.parts(gradient), found)
-        return run.outputs[at].detach(), gradient
+        return one.numbers, gradient
 
     def _agree(self, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], power: float) -> bool:
-        (output, gradient), (output2, gradient2) = one, other
+        (numbers, gradient), (numbers2, gradient2) = one, other
         return (
-            output.shape == output2.shape
-            and _near(output, output2, self._size, power)
+            numbers.shape == numbers2.shape
+            and _near(numbers, numbers2, self._size, power)
             and _near(gradient, gradient2, max(_largest(gradient), _SMALL), power)
         )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The examples of a batch as they were seen, and the parameters that the model had."""
+
+    seen: list[Seen]
+    parameters: list[Tensor]
 
 
 def _largest(values: Tensor) -> float:

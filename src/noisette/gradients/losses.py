@@ -1,14 +1,22 @@
-"""Losses whose value for one example is not its share in a batch."""
+"""Losses whose value for one example is not its share in a batch: made right, or found out."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette.gradients.ways import Loss
+from noisette.batch import Batch, change, rows, tensors
 
-__all__ = ["for_one"]
+__all__ = ["Loss", "for_one", "is_shared"]
+
+Loss = Callable[[Any, Any], Tensor]
+"""An ordinary loss of torch: of outputs (B, ...) and targets (B, ...), a mean, a sum, or one number for each."""
+
+_TOLERANCE = 1e-3
 
 
 def for_one(loss: Loss) -> Loss:
@@ -24,6 +32,43 @@ def for_one(loss: Loss) -> Loss:
     if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and loss.weight is not None and loss.reduction == "mean":
         return _Weighted(loss)
     return loss
+
+
+def is_shared(loss: Loss, outputs: Any, targets: Batch) -> bool:
+    """Whether a loss is, up to one factor, the sum of its values for each of the examples alone.
+
+    `outputs` and `targets` (B, ...) are of made-up examples. Compared are the derivatives at the outputs: a mean, a sum
+    and no reduction pass; a contrastive loss does not, nor a mean by weights that are gone in a batch of one.
+
+    >>> made = torch.randn(4, 3)
+    >>> is_shared(nn.CrossEntropyLoss(), made, torch.tensor([0, 1, 0, 1]))
+    True
+    >>> is_shared(lambda a, b: F.cross_entropy(a @ a.T, torch.arange(len(a))), made, torch.zeros(4))
+    False
+    """
+    made = change(outputs, lambda part: part.detach().clone().requires_grad_(part.is_floating_point()))
+    parts = [part for part in tensors(made) if part.requires_grad]
+    ones = [slice(i, i + 1) for i in range(len(parts[0]))] if parts else []
+    try:
+        whole = loss(made, targets).sum()
+        apart = torch.stack([loss(rows(made, one), rows(targets, one)).sum() for one in ones]).sum()
+    except Exception:  # noqa: BLE001 - written for one example, or wrong for all, which shows where it is used
+        return True
+    together, alone = (_derivatives(value, parts) for value in (whole, apart))
+    finite = together.isfinite().all(1) & alone.isfinite().all(1)  # rows: a mean over nothing is no number
+    together, alone = together[finite], alone[finite]
+    length = (alone * alone).sum()
+    factor = float((together * alone).sum() / length) if length > 0 else 0.0
+    size = float(together.abs().max()) if together.numel() else 0.0
+    return torch.allclose(together, factor * alone, rtol=0.0, atol=_TOLERANCE * size) and (size == 0 or factor > 0)
+
+
+def _derivatives(value: Tensor, parts: list[Tensor]) -> Tensor:
+    """Derivatives of `value` at tensors (B, ...), as rows (B, n)."""
+    none: list[Tensor | None] = [None] * len(parts)
+    found = none if value.grad_fn is None else torch.autograd.grad(value, parts, allow_unused=True)
+    filled = [torch.zeros_like(p) if g is None else g for p, g in zip(parts, found, strict=True)]
+    return torch.cat([part.reshape(len(part), -1) for part in filled], dim=1).double()
 
 
 class _Weighted(nn.Module):

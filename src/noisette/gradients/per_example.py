@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from noisette.batch import Batch, change, parts, size
 from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput, NoisetteError
-from noisette.gradients.batch import Batch
 from noisette.gradients.calls import Calls
 from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
+from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
-from noisette.gradients.losses import for_one
-from noisette.gradients.ways import Loop, Loss, Vmap, Way
+from noisette.gradients.losses import Loss
+from noisette.gradients.objective import aim_of
+from noisette.gradients.ways import Loop, Vmap, Way
+from noisette.objectives import Objective
 from noisette.private import Private
 from noisette.spec import whole
 
@@ -33,9 +37,10 @@ class SlowPath(UserWarning):
 class Gradients:
     """Per-example gradients of a model's trainable parameters, laid flat in the order of ``named_parameters``.
 
-    `loss(outputs, targets)` is an ordinary torch loss; it sees one example at a time, as a batch of one, and what it
-    returns is summed. The model runs in the mode it is in, also under ``torch.no_grad()``; its buffers and ``grad``
-    stay as they are; dropout draws for each example anew.
+    `goal` is an ordinary torch loss for batches ``(inputs, targets)``, or an ``objective(model, batch)`` for whatever a
+    batch is. It sees one example at a time, as a batch of one, and what it returns is summed. The model runs
+    in the mode it is in, also under ``torch.no_grad()``; its buffers and ``grad`` stay as they are; dropout draws for
+    each example anew.
 
     Models made of Linear (on vectors) and Conv2d layers take a fast path: one pass back to the outputs of the layers,
     and a rule for each layer. All others go through torch.func, and where that cannot, through a loop over examples,
@@ -47,23 +52,22 @@ class Gradients:
     >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
     >>> gradients.dim
     8
-    >>> [tuple(rows.shape) for rows in gradients.chunks(torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]))]
+    >>> [tuple(rows.shape) for rows in gradients.chunks((torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))]
     [(4, 8), (2, 8)]
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, *, chunk: int = 64) -> None:
-        self._model, self._loss = model, for_one(loss)
+    def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64) -> None:
+        self._aim, self._layout = aim_of(model, goal), Layout(model)
         self._chunk = whole("chunk", chunk, least=1)
-        self._layout = Layout(model)
-        calls = Calls(model, self._loss)
-        self._fast: tuple[Batch, ...] = Batch.candidates(model, self._loss, self._layout, calls)
-        self._general: tuple[Way, ...] = tuple(way(model, self._loss, self._layout, calls) for way in (Vmap, Loop))
+        calls = Calls(model, self._aim.given)
+        self._fast: tuple[Layers, ...] = Layers.candidates(self._aim, self._layout, calls)
+        self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
 
     @property
     def model(self) -> nn.Module:
         """The model whose gradients these are."""
-        return self._model
+        return self._aim.model
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -76,90 +80,103 @@ class Gradients:
         return self._layout.dim
 
     @property
+    def device(self) -> torch.device:
+        """Where they are, and so where gradients are computed."""
+        return self.parameters[0].device
+
+    def zeros(self) -> Tensor:
+        """The sum of no gradients, float64 (dim,)."""
+        return torch.zeros(self.dim, dtype=torch.float64, device=self.device)
+
+    @property
     def path(self) -> str:
-        """The path that the next chunk is tried on: "batch", "vmap" or "loop"."""
+        """The path that the next chunk is tried on: "layers", "vmap" or "loop"."""
         return type(self._ways()[0]).__name__.lower()
 
-    def chunks(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
-        """Gradients of `inputs` (B, ...) with `targets` (B, ...), in order of the examples: rows (b, dim), b <= chunk.
+    def chunks(self, batch: Batch) -> Iterator[Tensor]:
+        """Gradients of the examples of a batch, in order: rows (b, dim), b <= chunk.
 
         Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
         what is needed from them before asking for the next chunk.
 
         >>> gradients = Gradients(nn.Linear(1, 1, bias=False), nn.MSELoss())
-        >>> total = sum(rows.sum(0) for rows in gradients.chunks(torch.ones(5, 1), torch.zeros(5, 1)))
+        >>> total = sum(rows.sum(0) for rows in gradients.chunks((torch.ones(5, 1), torch.zeros(5, 1))))
         >>> torch.allclose(total, 5 * 2 * gradients.parameters[0].detach().flatten())
         True
         """
-        self._check(inputs, targets)
-        return self._stream(inputs, targets)
+        self._check(batch)
+        return self._stream(batch)
 
-    def encoded_sum(self, encoder: Encoder, inputs: Tensor, targets: Tensor) -> Private:
-        """The sum of encodings of the gradients of `inputs` (B, ...) with `targets` (B, ...), private.
+    def encoded_sum(self, encoder: Encoder, batch: Batch) -> Private:
+        """The sum of encodings of the gradients of a batch, private.
 
         Where the native kernel knows every layer and the encoder, gradients are encoded as they are computed, and none
         is stored; everything else goes through `chunks`. Not for micro-batches, whose members are encoded as one.
 
         >>> from noisette import L2
         >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss())
-        >>> gradients.encoded_sum(L2(dim=8), torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]))
+        >>> gradients.encoded_sum(L2(dim=8), (torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))
         Private(dim=8)
         """
-        self._check(inputs, targets)
-        self._trust(inputs, targets)
+        self._check(batch)
+        self._trust(batch)
         try:
-            total = self._fused_sum(encoder, inputs, targets)
+            total = self._fused_sum(encoder, batch)
         except (NoisetteError, torch.cuda.OutOfMemoryError):
             raise
         except Exception:  # noqa: BLE001 - it does not fit; or nothing does, which is told below
             total = None
         if total is None:
-            total = torch.zeros(self.dim, dtype=torch.float64, device=inputs.device)
-            for rows in self.chunks(inputs, targets):
+            total = self.zeros()
+            for rows in self.chunks(batch):
                 total += encoder.encode_sum(rows).unsafe_values()
         return Private(total)
 
-    def _fused_sum(self, encoder: Encoder, inputs: Tensor, targets: Tensor) -> Tensor | None:
+    def _fused_sum(self, encoder: Encoder, batch: Batch) -> Tensor | None:
         """The encoded sum without a row per example, None where that cannot be had."""
         kernel, way = encoder.kernel(), self._ways()[0]
-        if kernel is None or not isinstance(way, Batch) or not way.takes(kernel):
+        if kernel is None or not isinstance(way, Layers) or not way.takes(kernel):
             return None
         total = torch.zeros(self.dim, dtype=torch.float64)
         radius = encoder.radius if isinstance(encoder, L2) and way.linear else None
-        chunk = _FUSED_CHUNK if radius is None else _LINEAR_CHUNK
-        for start in range(0, len(inputs), chunk):
-            x, y = inputs[start : start + chunk], targets[start : start + chunk]
+        for part in parts(batch, _FUSED_CHUNK if radius is None else _LINEAR_CHUNK):
             if radius is None:
-                way.add(kernel, x, y, total)
+                way.add(kernel, part, total)
             else:
-                total += way.clipped(radius, x, y)
+                total += way.clipped(radius, part)
         return way.in_order(total)
 
-    def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Try the model on made-up examples of the shapes of `inputs` (B, ...) and `targets` (B, ...), not on these.
+    def check(self, batch: Batch) -> None:
+        """Try the model on made-up examples of the shapes of a batch, which may be empty; not on its own examples.
 
-        Raises InvalidInput where a made-up example's gradient alone differs from its gradient in a batch, or where a
-        layer of the BatchNorm family gathers statistics: what such a model does with a batch cannot be had in private.
-        Of the fast ways those remain that agree with the gradient of one example alone. Dropout is off meanwhile; a
-        model that is random in some other way gets the same draws for every comparison.
+        Raises InvalidInput where a made-up example's gradient alone differs from its gradient in a batch, where a loss
+        of many is not made of the losses of each, or where a layer of the BatchNorm family gathers statistics: what
+        such a model does with a batch cannot be had in private. Of the fast ways those remain that agree with the
+        gradient of one example alone. Dropout is off meanwhile; a model that is random in some other way gets the same
+        draws for every comparison.
 
-        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check(torch.randn(2, 3), torch.tensor([0, 1]))
+        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
         """
-        self._check(inputs, targets)
-        with torch.enable_grad(), without_dropout(self._model, self.parameters[0].device):
-            self._fast = self._confirmed(*made_up(inputs, targets))
+        self._check(batch)
+        first, last = made_up(batch)
+        with torch.enable_grad(), without_dropout(self.model, self.device):
+            try:
+                self._fast = self._confirmed(first)
+            except NoisetteError:
+                raise
+            except Exception:  # noqa: BLE001 - there may be one class or token only
+                self._fast = self._confirmed(last)
         self._trusted = self._modes()
 
-    def _confirmed(self, x: Tensor, y: Tensor) -> tuple[Batch, ...]:
-        """The fast ways that are right on examples x (n, ...), y (n, ...); raises where the model mixes examples.
+    def _confirmed(self, batch: Batch) -> tuple[Layers, ...]:
+        """The fast ways that are right on the examples of a batch; raises where the model mixes examples.
 
         Rounding decides which of two nearly equal values a max-pool passes on, and then a gradient differs though
         nothing is mixed: about once in a hundred models. So what differs is looked at again on changed examples.
         """
         for attempt in range(_ATTEMPTS):
-            changed = x * (1 - attempt / 32) if x.is_floating_point() else x
             try:
-                witness = Witness(self._model, self._loss, self._layout, changed.roll(attempt, 0), y.roll(attempt, 0))
+                witness = Witness(self._aim, self._layout, change(batch, partial(_changed, attempt=attempt)))
             except InvalidInput:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -179,33 +196,28 @@ class Gradients:
         """
         self._layout.write(flat)
 
-    def _check(self, inputs: Tensor, targets: Tensor) -> None:
-        if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
+    def _check(self, batch: Batch) -> None:
+        size(batch)
+        if not self._layout.describes(self.model):
             raise InvalidInput(
-                f"inputs of shape {tuple(inputs.shape)} do not fit targets of shape {tuple(targets.shape)}.",
-                hint="give both one row for each example",
-            )
-        if not self._layout.describes(self._model):
-            raise InvalidInput(
-                f"the trainable parameters of {type(self._model).__name__} are others than at the start.",
+                f"the trainable parameters of {type(self.model).__name__} are others than at the start.",
                 hint="freeze or replace parameters first, then make Gradients",
             )
-        refuse_batch_statistics(self._model)
+        refuse_batch_statistics(self.model)
 
     def _modes(self) -> list[bool]:
-        return [module.training for module in self._model.modules()]
+        return [module.training for module in self.model.modules()]
 
-    def _trust(self, inputs: Tensor, targets: Tensor) -> None:
+    def _trust(self, batch: Batch) -> None:
         """Check the model where that is still to be done for the mode that it is in."""
         if self._trusted != self._modes():
-            self.check(inputs, targets)
+            self.check(batch)
 
-    def _stream(self, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
-        self._trust(inputs, targets)
-        for start in range(0, len(inputs), self._chunk):
-            x, y = inputs[start : start + self._chunk], targets[start : start + self._chunk]
-            rows = self._layout.rows(len(x))
-            slow = self._fill(x, y, rows)
+    def _stream(self, batch: Batch) -> Iterator[Tensor]:
+        self._trust(batch)
+        for part in parts(batch, self._chunk):
+            rows = self._layout.rows(size(part))
+            slow = self._fill(part, rows)
             if slow is not None:
                 warnings.warn(
                     SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
@@ -216,7 +228,7 @@ class Gradients:
     def _ways(self) -> tuple[Way, ...]:
         return (*self._fast, *self._general)
 
-    def _fill(self, x: Tensor, y: Tensor, rows: Tensor) -> str | None:
+    def _fill(self, batch: Batch, rows: Tensor) -> str | None:
         """Fill `rows` by the first way that can; the layer that only the loop could run, the first time that it does.
 
         A way is given up only when a slower one succeeds: what fails everywhere is an error of the caller's.
@@ -225,7 +237,7 @@ class Gradients:
         ways = self._ways()
         for way in ways:
             try:
-                way.rows(x, y, rows)
+                way.rows(batch, rows)
             except (NoisetteError, torch.cuda.OutOfMemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a model raises where it is not run as it was written
@@ -244,11 +256,15 @@ class Gradients:
 
     def _culprit(self, error: BaseException) -> str:
         """The innermost module that was running, by class and name: shapes and values in the error are private."""
-        names = {module: name for name, module in self._model.named_modules()}
-        found: nn.Module = self._model
+        names = {module: name for name, module in self.model.named_modules()}
+        found: nn.Module = self.model
         trace = (error.__cause__ or error).__traceback__
         while trace is not None:
             owner = trace.tb_frame.f_locals.get("self")
             found = owner if isinstance(owner, nn.Module) and owner in names else found
             trace = trace.tb_next
         return f"{type(found).__name__} {names[found]!r}" if names[found] else type(found).__name__
+
+
+def _changed(part: Tensor, attempt: int) -> Tensor:
+    return (part * (1 - attempt / 32) if part.is_floating_point() else part).roll(attempt, 0)

@@ -10,40 +10,43 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from noisette.batch import Batch, mapped_over, rows, size
 from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
+from noisette.gradients.objective import Aim
 
-__all__ = ["Loop", "Loss", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped"]
-
-Loss = Callable[[Tensor, Tensor], Tensor]
+__all__ = ["Loop", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped"]
 
 
 class Way(Protocol):
     """One way of computing gradients. It raises RuntimeError where it cannot, or where nothing can."""
 
-    def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
-        """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
+    def rows(self, batch: Batch, out: Tensor) -> None:
+        """Fill `out` (B, dim) from a batch of B examples."""
 
 
 class Vmap:
     """torch.func: the gradient of one example, mapped over the chunk. Isolates examples by construction."""
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> None:
-        self._model, self._loss, self._layout, self._calls = model, loss, layout, calls
+    def __init__(self, aim: Aim, layout: Layout, calls: Calls) -> None:
+        self._aim, self._layout, self._calls = aim, layout, calls
 
-    def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
-        """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
+    def rows(self, batch: Batch, out: Tensor) -> None:
+        """Fill `out` (B, dim) from a batch of B examples."""
         leaves = dict(zip(self._layout.names, (p.detach() for p in self._layout.parameters), strict=True))
+        buffers = buffers_of(self._aim.model)
         with self._calls.one() as call:
 
-            def one(leaves: dict[str, Tensor], buffers: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-                outputs = functional_call(self._model, {**leaves, **buffers}, (call.admit(example.unsqueeze(0)),))
-                return self._loss(outputs, call.admit(target.unsqueeze(0))).sum()
+            def loss(leaves: dict[str, Tensor], buffers: dict[str, Tensor], example: Batch) -> Any:
+                return self._aim.with_state({**leaves, **buffers}, call.admit(example))
 
-            found = mapped(grad(one), in_dims=(None, None, 0, 0))(leaves, buffers_of(self._model), x, y)
+            def one(example: Batch) -> Any:
+                return grad(loss)(leaves, buffers, example)
+
+            found = mapped_over(mapped, one, batch)
         for name, part in zip(self._layout.names, self._layout.parts(out), strict=True):
             part.copy_(found[name])
 
@@ -54,18 +57,17 @@ class Loop:
     Each example meets copies of the parameters and buffers, so that whatever the model writes into them is gone.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> None:
-        self._model, self._loss, self._layout, self._calls = model, loss, layout, calls
+    def __init__(self, aim: Aim, layout: Layout, calls: Calls) -> None:
+        self._aim, self._layout, self._calls = aim, layout, calls
 
-    def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
-        """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
-        for i in range(len(x)):
-            state = copies_of(self._model)
+    def rows(self, batch: Batch, out: Tensor) -> None:
+        """Fill `out` (B, dim) from a batch of B examples."""
+        for i in range(size(batch)):
+            state = copies_of(self._aim.model)
             copies = [state[name] for name in self._layout.names]
             with torch.enable_grad(), self._calls.one(thorough=True) as call:
-                example, target = call.admit(x[i : i + 1]), call.admit(y[i : i + 1])
-                outputs = functional_call(self._model, state, (example,))
-                found = torch.autograd.grad(self._loss(outputs, target).sum(), copies, allow_unused=True)
+                loss = self._aim.with_state(state, call.admit(rows(batch, slice(i, i + 1))))
+                found = torch.autograd.grad(loss, copies, allow_unused=True)
             fill(self._layout.parts(out[i]), found)
 
 
@@ -90,12 +92,12 @@ def _mapping() -> Iterator[None]:
             raise Unfit(str(warning)) from warning
 
 
-def mapped(one: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
     """`one` mapped over examples by vmap: it sees a single one, and cannot mix them or know how many there are."""
 
     def all_at_once(*args: Any) -> Any:
         with _mapping():
-            return vmap(one, in_dims=in_dims, randomness="different")(*args)
+            return vmap(one, randomness="different")(*args)
 
     return all_at_once
 

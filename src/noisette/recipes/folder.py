@@ -86,8 +86,7 @@ class OpenRun:
             self.private = make_private(
                 model,
                 self._loss,
-                self._inputs,
-                self._targets,
+                (self._inputs, self._targets),
                 self.mechanism,
                 denoiser=parse(recipe.denoiser, Denoiser),
                 ledger=self._books,

@@ -1,7 +1,8 @@
 """Training: Poisson batches, private steps, checkpoints."""
 
+from noisette.training.entrance import make_private
 from noisette.training.plan import plan
-from noisette.training.private_run import PrivateRun, make_private
+from noisette.training.private_run import PrivateRun
 from noisette.training.ranks import Ranks, join
 from noisette.training.sampler import PoissonSampler
 from noisette.training.trainer import Progress, Trainer, accuracy

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch import nn
 
 from noisette.account import calibrate
 from noisette.encode import L2, Encoder
@@ -16,6 +14,7 @@ from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, Noise
 from noisette.spec import positive, whole
+from noisette.training.examples import count
 
 __all__ = ["plan", "with_dim"]
 
@@ -34,7 +33,7 @@ def plan(
 ) -> Mechanism:
     """The mechanism that trains `model` on `data` and spends at most `epsilon` at `delta`.
 
-    `data` is ``(inputs, targets)``, or anything whose length is the number of examples. `batch` is the expected size
+    `data` is what `make_private` takes: ``(inputs, targets)``, a Dataset, any pytree of tensors. `batch` is the expected size
     of a batch; give `steps`, or `epochs` over the data. The encoder's dimension is the number of trained parameters and
     the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
 
@@ -68,16 +67,6 @@ def with_dim(mechanism: Mechanism, dim: int) -> Mechanism:
             hint=f"give the encoder dim={dim}, or leave it out",
         )
     return mechanism
-
-
-def count(data: Any) -> int:
-    """The number of examples in a tensor, in a tuple or dict of them, or in anything else that has a length."""
-    parts = tree_leaves(data) if isinstance(data, tuple | dict) else [data]
-    sizes = {len(part) for part in parts if isinstance(part, Tensor | np.ndarray) or hasattr(part, "__len__")}
-    if len(sizes) != 1 or sizes == {0}:
-        told = "is empty" if sizes == {0} else "has no one length"
-        raise InvalidInput(f"the data set {told}.", hint="give (inputs, targets) with one row for each example")
-    return sizes.pop()
 
 
 def _steps(epochs: float | None, examples: int, batch: int) -> int:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from noisette.account import Ledger, guarantee
-from noisette.denoise import Denoiser, Identity, State
-from noisette.encode import Encoder
-from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
+from noisette.batch import change
+from noisette.denoise import Denoiser, State
+from noisette.errors import BudgetSpent, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients
-from noisette.mechanism import Guarantee, Mechanism, Run, as_run, in_order, run_hash
+from noisette.mechanism import Guarantee, Mechanism, Run, in_order, run_hash
 from noisette.private import Private, Released
 from noisette.release import release
 from noisette.spec import canonical
+from noisette.training.examples import Draw, Examples, Index, Part
 from noisette.training.guard import Guard
-from noisette.training.plan import with_dim
-from noisette.training.ranks import Ranks
+from noisette.training.lookahead import ahead, flat
 from noisette.training.sampler import PoissonSampler
-from noisette.training.share import Index, Share
+from noisette.training.share import Share
 
-__all__ = ["PrivateRun", "make_private"]
+__all__ = ["PrivateRun"]
 
 
 class PrivateRun:
@@ -44,8 +43,7 @@ class PrivateRun:
     def __init__(
         self,
         gradients: Gradients,
-        inputs: Tensor,
-        targets: Tensor,
+        examples: Examples,
         run: Run,
         *,
         share: Share,
@@ -54,7 +52,8 @@ class PrivateRun:
         seed: int | None,
     ) -> None:
         self.run, self.denoiser, self.ranks = run, denoiser, share.ranks
-        self._gradients, self._inputs, self._targets, self._share = gradients, inputs, targets, share
+        self._gradients, self._examples, self._share = gradients, examples, share
+        self._stream: Iterator[tuple[Draw, Iterator[Part]]] | None = None
         self._ledgers = tuple(ledgers)
         secret = None if seed is not None else self.ranks.from_first(os.urandom(32))
         self._noise = Generator(seed, purpose="noise", secret=secret)
@@ -120,20 +119,27 @@ class PrivateRun:
             raise BudgetSpent(
                 f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
             )
-        mechanism = self.run[which]
         self._guard.check_used()
-        with _ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
+        try:
+            denoised = self._taken(which)
+        except BaseException:
+            self._stream = None  # what was read ahead is for other steps than those that are left
+            raise
+        self.updates += 1
+        self._guard.written()
+        self._guard.on = self.left > 0  # afterwards the model is the user's
+        return denoised
+
+    def _taken(self, which: int) -> Released:
+        mechanism = self.run[which]
+        with ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
         denoised, self.state = self.denoiser.update(released, self.state)
         if self.denoiser.lookahead:
-            self._previous = _flat(self._gradients.parameters)
-        expected = mechanism.rate * self._share.examples
-        self._gradients.write(denoised.values / expected)
-        self.updates += 1
-        self._guard.written()
-        self._guard.on = self.left > 0  # afterwards the model is the user's
+            self._previous = flat(self._gradients.parameters)
+        self._gradients.write(denoised.values / (mechanism.rate * self._share.examples))
         return denoised
 
     def _left(self, which: int) -> int:
@@ -155,26 +161,38 @@ class PrivateRun:
         self._unused[which] -= 1
 
     def _private_sum(self, mechanism: Mechanism) -> Private:
-        """The sum over a whole batch, which is drawn alike on every process; each encodes its share of it."""
-        encoder, examples = mechanism.encoder, self._share.examples
-        sampler = PoissonSampler(examples, mechanism.rate, self._sampling)
-        index = sampler.draw()
-        if encoder.micro_batch == 1:
-            return self.ranks.total(self._part(encoder, self._share.of(index), None))
-        groups = max(1, round(mechanism.rate * examples / encoder.micro_batch))
-        mine, drawn = self._share.of_groups(index, sampler.groups(len(index), groups))
-        return self.ranks.total(self._part(encoder, mine, torch.from_numpy(drawn)))
+        """The sum over a whole batch, which is drawn alike on every process; each reads and encodes its share of it."""
+        if self._stream is None:
+            self._stream = self._examples.stream(self._draws())
+        draw, parts = next(self._stream)
+        if self.run[draw.which] is not mechanism:
+            raise AssertionError("batches are drawn in the order of the steps")
+        encoder, total = mechanism.encoder, Private(self._gradients.zeros())
+        kept: list[tuple[Index, Tensor]] = []
+        for positions, part in parts:
+            batch = change(part, lambda tensor: tensor.to(self._gradients.device, non_blocking=True))
+            if draw.groups is None:
+                total += self._gradients.encoded_sum(encoder, batch)
+            else:  # a group is encoded as one, so its examples must be at hand
+                rows = torch.cat([rows.clone() for rows in self._gradients.chunks(batch)])
+                kept.append((draw.groups[positions], rows))
+        if kept:
+            groups = torch.from_numpy(np.concatenate([group for group, _ in kept])).to(self._gradients.device)
+            total += encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
+        return self.ranks.total(total)
 
-    def _part(self, encoder: Encoder, index: Index, groups: Tensor | None) -> Private:
-        """The sum over the examples at `index`, with the group of each where there are any."""
-        at = torch.from_numpy(index).to(self._inputs.device)
-        inputs, targets = self._inputs[at], self._targets[at]
-        if groups is None:
-            return self._gradients.encoded_sum(encoder, inputs, targets)
-        total = Private(torch.zeros(self._gradients.dim, dtype=torch.float64, device=self._inputs.device))
-        # a group is encoded as one, so its examples must be at hand
-        kept = [rows.clone() for rows in self._gradients.chunks(inputs, targets)]
-        return total + encoder.encode_sum(torch.cat(kept), groups.to(self._inputs.device)) if kept else total
+    def _draws(self) -> Iterator[Draw]:
+        """This process's share of a batch for every step that is left, each drawn when it is asked for."""
+        for which, mechanism in enumerate(self.run):
+            sampler = PoissonSampler(self._share.examples, mechanism.rate, self._sampling)
+            members = mechanism.encoder.micro_batch
+            groups = max(1, round(mechanism.rate * self._share.examples / members))
+            for _ in range(self._left(which)):
+                index = sampler.draw()
+                if members == 1:
+                    yield Draw(which, self._share.of(index))
+                else:
+                    yield Draw(which, *self._share.of_groups(index, sampler.groups(len(index), groups)))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -222,6 +240,7 @@ class PrivateRun:
                 f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",
                 hint="resume with the denoiser that the run was started with",
             )
+        self._stream = None
         self._paid = [max(ours, theirs) for ours, theirs in zip(self._paid, state["paid"], strict=True)]
         self.stamp(*state["stamps"])
         self.state, self.updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
@@ -232,72 +251,6 @@ def _held(books: Sequence[Ledger], heads: Sequence[str]) -> bool:
     return books[0].holds(heads[0]) and all(any(book.holds(head) for book in books) for head in heads[1:])
 
 
-def make_private(
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor | npt.ArrayLike,
-    targets: Tensor | npt.ArrayLike,
-    mechanism: Mechanism | Sequence[Mechanism],
-    *,
-    denoiser: Denoiser | None = None,
-    ledger: Ledger | Sequence[Ledger] = (),
-    chunk: int = 64,
-    seed: int | None = None,
-    sharded: bool = False,
-) -> PrivateRun:
-    """Private gradients for your own loop over `inputs` (N, ...) and `targets` (N, ...), which stay on their device.
-
-    An encoder whose ``dim`` is open gets the model's number of trained parameters. Each step is paid in every ledger
-    before it is released; the first ledger is this run's own. `seed` makes a run that can be repeated and must not be
-    released.
-
-    Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, on
-    rank 0 alone, the ledgers; the model of rank 0 is copied to all. Say `sharded` where each process holds examples of
-    its own: N is then the number of all.
-
-    >>> from noisette import L2, Gaussian, Mechanism
-    >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
-    >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> for step in (private := make_private(model, nn.CrossEntropyLoss(), x, y, mechanism)):
-    ...     optimizer.step()
-    >>> print(private.guarantee(delta=1e-5))
-    epsilon = 2.087 at delta = 1e-05
-    """
-    run = as_run(mechanism)
-    inputs, targets = _tensor(inputs), _tensor(targets)
-    gradients = Gradients(model, loss, chunk=chunk)
-    if not run:
-        raise InvalidInput("the run has no mechanism.", hint="give at least one Mechanism")
-    run = tuple(with_dim(one, gradients.dim) for one in run)
-    for one in run:
-        _ = one.noise.known_scale
-    if len(inputs) != len(targets):
-        raise InvalidInput(
-            f"{len(inputs)} inputs do not fit {len(targets)} targets.", hint="give one target for each example"
-        )
-    gradients.check(inputs, targets)
-    denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
-    ranks = Ranks.current()
-    if ledgers and not ranks.first:
-        raise InvalidInput(
-            f"rank {ranks.rank} was given a ledger.", hint="open it on rank 0 only, where ranks.first is true"
-        )
-    ranks.check_device(inputs.device)
-    plan = {"mechanism": run, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
-    ranks.check_same("give every process the same arguments", **plan)
-    share = Share.agreed(ranks, inputs, targets, sharded=sharded)
-    if share.examples == 0:
-        raise InvalidInput("the data set is empty.", hint="give at least one example")
-    if sharded and any(one.encoder.micro_batch > 1 for one in run):
-        raise InvalidInput(
-            "a micro-batch would have examples of several processes.",
-            hint="give every process all examples, or take micro_batch=1",
-        )
-    ranks.copy_from_first(model.state_dict().values())
-    return PrivateRun(gradients, inputs, targets, run, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
-
-
 def _paid(run: Run, own: Ledger) -> list[int]:
     """Steps of each mechanism of `run` that its ledger has paid, in order; one that comes twice is filled in turn."""
     left, out = {mechanism: own.spent(mechanism) for mechanism in run}, []
@@ -306,43 +259,3 @@ def _paid(run: Run, own: Ledger) -> list[int]:
         out.append(min(left[mechanism], mechanism.steps) if again else left[mechanism])
         left[mechanism] -= out[-1]
     return out
-
-
-def _tensor(values: Any) -> Tensor:
-    """Examples as a tensor; numbers of numpy and of lists in torch's own precision, which is that of models."""
-    if isinstance(values, Tensor):
-        return values
-    try:
-        made = torch.as_tensor(np.asarray(values))
-    except (TypeError, ValueError):
-        raise InvalidInput(
-            f"examples of type {type(values).__name__} are no numbers in rows of one shape.",
-            hint="give a tensor, an array or a list with one row for each example",
-        ) from None
-    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
-
-
-def _flat(parameters: Sequence[nn.Parameter]) -> Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in parameters])
-
-
-class _ahead:  # noqa: N801 - a context manager
-    """Inside, the parameters stand at theta + factor * (theta - previous); afterwards at theta again, bit by bit."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], previous: Tensor | None, factor: float) -> None:
-        self._parameters, self._previous, self._factor = parameters, previous, factor
-        self._here: list[Tensor] = []
-
-    def __enter__(self) -> None:
-        if self._previous is None or self._factor == 0:
-            return
-        self._here = [parameter.detach().clone() for parameter in self._parameters]
-        start = 0
-        for parameter in self._parameters:
-            before = self._previous[start : start + parameter.numel()].view_as(parameter)
-            parameter.data.add_(parameter.data - before, alpha=self._factor)
-            start += parameter.numel()
-
-    def __exit__(self, *_: object) -> None:
-        for parameter, value in zip(self._parameters, self._here, strict=False):
-            parameter.data.copy_(value)

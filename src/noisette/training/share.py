@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor
 
+from noisette.batch import tensors
 from noisette.errors import InvalidInput
-from noisette.training.ranks import Ranks, rows_digest
+from noisette.training.examples import Examples, Held, Index
+from noisette.training.ranks import Ranks, digest_of
 
 __all__ = ["Share"]
-
-Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,10 @@ class Share:
     stop: int | None = None
 
     @classmethod
-    def agreed(cls, ranks: Ranks, inputs: Tensor, targets: Tensor, *, sharded: bool) -> Share:
+    def agreed(cls, ranks: Ranks, examples: Examples, *, sharded: bool) -> Share:
         """The share of this process, after a look at what the others hold: nobody's example may count twice."""
-        held = ranks.gathered([len(inputs), rows_digest(inputs, targets) if ranks.size > 1 else 0])
+        mine = len(examples)
+        held = ranks.gathered([mine, _digest(examples) if ranks.size > 1 else 0])
         if not sharded:
             other = next((rank for rank, found in enumerate(held) if found != held[0]), None)
             if other is not None:
@@ -43,16 +42,16 @@ class Share:
                     f"rank {other} has other examples than rank 0, or has them in another order.",
                     hint="load the same data in the same order everywhere, or say sharded=True if each has its own",
                 )
-            return cls(len(inputs), ranks)
+            return cls(mine, ranks)
         seen: dict[int, int] = {}
         for rank, (count, digest) in enumerate(held):
-            if count and seen.setdefault(digest, rank) != rank:
+            if count and digest and seen.setdefault(digest, rank) != rank:
                 raise InvalidInput(
                     f"ranks {seen[digest]} and {rank} have the same examples, which would count twice.",
                     hint="leave sharded=True out if every process has all examples",
                 )
         ends = np.cumsum([count for count, _ in held]).tolist()
-        return cls(ends[-1], ranks, ends[ranks.rank] - len(inputs), ends[ranks.rank])
+        return cls(ends[-1], ranks, ends[ranks.rank] - mine, ends[ranks.rank])
 
     def of(self, index: Index) -> Index:
         """This process's part of a batch of global indices, as indices into the examples that it holds."""
@@ -64,3 +63,19 @@ class Share:
         """This process's part where examples go in `groups`, which are not cut; every process holds all examples."""
         mine = groups % self.ranks.size == self.ranks.rank
         return index[mine], groups[mine]
+
+
+def _digest(examples: Examples) -> int:
+    """A number for examples in their order, from some at equal distances; 0 where they never look the same twice."""
+    count = len(examples)
+    most = _COMPARED if isinstance(examples, Held) else _COMPARED_IF_READ
+    index = np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64)
+
+    def look() -> int:
+        return digest_of(part for batch in examples.some(index) for part in tensors(batch))
+
+    found = look()
+    return found if isinstance(examples, Held) or found == look() else 0
+
+
+_COMPARED, _COMPARED_IF_READ = 1024, 16

@@ -40,7 +40,7 @@ class Trainer:
     >>> from noisette import L2, Gaussian, Mechanism, make_private
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
     >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
-    >>> private = make_private(model, nn.CrossEntropyLoss(), x, y, mechanism)
+    >>> private = make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism)
     >>> trainer = Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1))
     >>> [progress.updates for progress in trainer.run()]
     [1, 2, 3]

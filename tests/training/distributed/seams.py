@@ -37,7 +37,7 @@ def one_hot_run(mechanism: Mechanism | None = None, rate: float = 0.1, steps: in
     model = nn.Linear(ONE_HOT, 1, bias=False).double()
     mechanism = mechanism or Mechanism(L2(dim=ONE_HOT), Gaussian(scale=1.0), rate, steps)
     x = torch.eye(ONE_HOT, dtype=torch.float64)
-    return make_private(model, _linear_loss, x, torch.zeros(ONE_HOT), mechanism, **options)
+    return make_private(model, _linear_loss, (x, torch.zeros(ONE_HOT)), mechanism, **options)
 
 
 def _linear_loss(outputs: Tensor, targets: Tensor) -> Tensor:

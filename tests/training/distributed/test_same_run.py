@@ -62,7 +62,7 @@ def _from_shards(cuts: list[int]) -> Callable[[int], Any]:
         sums, _ = watch(noise=False)
         x, y = examples()
         part = slice(cuts[rank], cuts[rank + 1])
-        private = make_private(network(), LOSS, x[part], y[part], gaussian(20), seed=5, sharded=True)
+        private = make_private(network(), LOSS, (x[part], y[part]), gaussian(20), seed=5, sharded=True)
         list(private)
         return torch.stack(sums), private.guarantee(1e-3).epsilon
 
@@ -75,7 +75,7 @@ def test_examples_that_are_split_already(cuts: list[int], tmp_path: Path) -> Non
 
     def whole(rank: int) -> Any:
         sums, _ = watch(noise=False)
-        private = make_private(network(), LOSS, *examples(), gaussian(20), seed=5)
+        private = make_private(network(), LOSS, examples(), gaussian(20), seed=5)
         list(private)
         return torch.stack(sums), private.guarantee(1e-3).epsilon
 
@@ -88,7 +88,7 @@ def test_examples_that_are_split_already(cuts: list[int], tmp_path: Path) -> Non
 def test_more_processes_than_examples(tmp_path: Path) -> None:
     def work(rank: int) -> Any:
         sums, _ = watch(noise=False)
-        private = make_private(network(), LOSS, *examples(count=2), gaussian(5, rate=1.0), seed=5)
+        private = make_private(network(), LOSS, examples(count=2), gaussian(5, rate=1.0), seed=5)
         list(private)
         return torch.stack(sums)
 
@@ -166,7 +166,7 @@ def test_the_model_of_rank_0_is_everybody_s(tmp_path: Path) -> None:
         before = flat(model.parameters())
         dim = before.numel()
         mechanism = gaussian().replace(encoder=L2(dim=dim))
-        make_private(model, LOSS, torch.ones(30, 1, 4, 4), torch.zeros(30, dtype=torch.long), mechanism)
+        make_private(model, LOSS, (torch.ones(30, 1, 4, 4), torch.zeros(30, dtype=torch.long)), mechanism)
         return before, flat(model.parameters())
 
     (first, kept), (second, copied) = together(2, work, tmp_path / "two")
@@ -188,7 +188,7 @@ def _batches(steps: int, sharded: bool = False, fault: Callable[[], None] | None
             x = torch.eye(ONE_HOT, dtype=torch.float64)[start:stop]
             mechanism = Mechanism(L2(dim=ONE_HOT), Gaussian(scale=1.0), 0.1, steps)
             model = nn.Linear(ONE_HOT, 1, bias=False).double()
-            list(make_private(model, lambda out, y: out.sum(), x, x[:, 0], mechanism, seed=3, sharded=True))
+            list(make_private(model, lambda out, y: out.sum(), (x, x[:, 0]), mechanism, seed=3, sharded=True))
         else:
             list(one_hot_run(steps=steps, seed=3))
         return torch.stack(sums).round().long().numpy()
@@ -269,7 +269,7 @@ def test_processes_that_differ_are_refused(
         mechanism = given.pop("mechanism", gaussian())
         if micro := given.pop("micro", 0):
             mechanism = mechanism.replace(encoder=L2(dim=DIM, micro_batch=micro))
-        make_private(network(), LOSS, x, y, mechanism, **given)
+        make_private(network(), LOSS, (x, y), mechanism, **given)
 
     for told in _refusals(2, work, tmp_path / "run"):
         assert sentence in told
@@ -337,7 +337,7 @@ def test_a_ledger_is_rank_0_s(tmp_path: Path) -> None:
     def both(rank: int) -> None:
         with Ledger(tmp_path / f"{rank}.jsonl", data="tiny") as ledger, refused(InvalidInput, match="given a ledger"):
             if rank == 1:
-                make_private(network(), LOSS, *examples(), gaussian(), ledger=ledger)
+                make_private(network(), LOSS, examples(), gaussian(), ledger=ledger)
             else:
                 raise InvalidInput("rank 0 was not given a ledger.", hint="none")
 
@@ -385,7 +385,7 @@ def test_alone_everything_is_the_identity() -> None:
 
 
 def _alone() -> PrivateRun:
-    return make_private(network(), LOSS, *examples(), gaussian())
+    return make_private(network(), LOSS, examples(), gaussian())
 
 
 def test_bytes_and_numbers_travel(tmp_path: Path) -> None:

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import get_unwrapped, maybe_get_bdim
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
-from torch.func import functional_call
 
 from noisette._kernels.native import Kernel
+from noisette.batch import Batch, change, mapped_over
 from noisette.gradients import fused, ghost, rules
-from noisette.gradients.calls import Calls, Unfit
+from noisette.gradients.calls import Call, Calls, Unfit
 from noisette.gradients.layout import Layout
-from noisette.gradients.ways import Loss, buffers_of, mapped
+from noisette.gradients.objective import Aim
+from noisette.gradients.ways import buffers_of, mapped
 
-__all__ = ["Batch"]
+__all__ = ["Layers"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class _Seen:
     rows: Callable[[Tensor], Tensor]
 
 
-class Batch:
+class Layers:
     """Per-example gradients by the rules for Linear and Conv2d.
 
     The model is mapped over the chunk by vmap and sees one example: examples are isolated by construction. What every
@@ -44,27 +45,27 @@ class Batch:
     its parameters are used nowhere else, is read from the graph of every chunk; `Unfit` says that it is not so.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
-        self._model, self._loss, self._layout, self._calls, self._memory = model, loss, layout, calls, memory
-        self._layers = _layers(model)
+    def __init__(self, aim: Aim, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
+        self._aim, self._layout, self._calls, self._memory = aim, layout, calls, memory
+        self._layers = _layers(aim.model)
 
     @classmethod
-    def candidates(cls, model: nn.Module, loss: Loss, layout: Layout, calls: Calls) -> tuple[Batch, ...]:
+    def candidates(cls, aim: Aim, layout: Layout, calls: Calls) -> tuple[Layers, ...]:
         """The fast ways to try, best first: none unless every trainable parameter belongs to one layer with a rule.
 
         Channels last is twice as fast, but a model that calls ``view`` on images cannot be run that way.
         """
-        layers = _layers(model)
+        layers = _layers(aim.model)
         owned = [p for held in layers.values() for p in held.values()]
         if len(set(owned)) < len(owned) or not all(map(rules.supported, layers)):
             return ()
         images = any(isinstance(layer, nn.Conv2d) for layer in layers)
         formats = (torch.channels_last, torch.contiguous_format) if images else (torch.contiguous_format,)
-        return tuple(cls(model, loss, layout, calls, memory) for memory in formats)
+        return tuple(cls(aim, layout, calls, memory) for memory in formats)
 
-    def rows(self, x: Tensor, y: Tensor, out: Tensor) -> None:
-        """Fill `out` (B, dim) from inputs x (B, ...) and targets y (B, ...)."""
-        ends = self._ends(x, y)
+    def rows(self, batch: Batch, out: Tensor) -> None:
+        """Fill `out` (B, dim) from a batch of B examples."""
+        ends = self._ends(batch)
         parts = dict(zip(self._layout.parameters, self._layout.parts(out), strict=True))
         for layer, held in self._layers.items():
             mine = {name: parts[p] for name, p in held.items()}
@@ -78,9 +79,9 @@ class Batch:
         """Whether `add` can be asked to sum with this kernel."""
         return fused.supported(self._layers, self._layout, kernel)
 
-    def add(self, kernel: Kernel, x: Tensor, y: Tensor, total: Tensor) -> None:
-        """Add the encoded gradients of inputs x (B, ...) and targets y (B, ...) to `total` (dim,), in kernel order."""
-        ends = self._ends(x, y)
+    def add(self, kernel: Kernel, batch: Batch, total: Tensor) -> None:
+        """Add the encoded gradients of a batch to `total` (dim,), in the kernel's order."""
+        ends = self._ends(batch)
         if len(ends) < len(self._layers):
             raise Unfit("a layer does not matter for the loss")
         fused.add(kernel, self._layers, ends, self._layout, total)
@@ -94,35 +95,23 @@ class Batch:
         """Whether every layer is Linear with a trained weight, so that clipped sums factor."""
         return all(isinstance(layer, nn.Linear) and "weight" in held for layer, held in self._layers.items())
 
-    def clipped(self, radius: float, x: Tensor, y: Tensor) -> Tensor:
+    def clipped(self, radius: float, batch: Batch) -> Tensor:
         """The sum, float64 (dim,), of gradients clipped at an L2 norm of `radius`."""
-        ends = self._ends(x, y)
+        ends = self._ends(batch)
         if len(ends) < len(self._layers):
             raise Unfit("a layer does not matter for the loss")
         pairs = [ends[layer] for layer in self._layers]
         return ghost.l2_sum(pairs, radius, ["bias" in held for held in self._layers.values()])
 
-    def _ends(self, x: Tensor, y: Tensor) -> dict[nn.Module, tuple[Tensor, Tensor]]:
+    def _ends(self, batch: Batch) -> dict[nn.Module, tuple[Tensor, Tensor]]:
         """What every layer that matters saw, and the derivative of the summed losses at its output."""
         seen: dict[nn.Module, _Seen] = {}
         # weights in the layout of the images: a convolution follows its weights
         leaves = {p: self._laid_out(p.detach()).requires_grad_() for p in self._layout.parameters}
         named = dict(zip(self._layout.names, leaves.values(), strict=True))
-        state = {**named, **buffers_of(self._model)}
+        state = {**named, **buffers_of(self._aim.model)}
         with torch.enable_grad(), self._watched(seen), self._calls.one() as call:
-
-            def one(example: Tensor) -> Tensor:
-                outputs = functional_call(self._model, state, (call.admit(example.unsqueeze(0)),))
-                if not isinstance(outputs, Tensor) or outputs.ndim == 0 or len(outputs) != 1:
-                    raise Unfit("the output has no row for each example")
-                return outputs
-
-            def one_loss(output: Tensor, target: Tensor) -> Tensor:
-                return self._loss(call.admit(output), call.admit(target.unsqueeze(0))).sum()
-
-            outputs = mapped(one)(self._laid_out(x))
-            known = self._plain_cross_entropy(outputs, y)
-            total = known if known is not None else mapped(one_loss)(outputs, y).sum()
+            total = self._total(state, change(batch, self._laid_out), call)
         self._check_graph(total, seen, leaves)
         found = torch.autograd.grad(total, [call.edge for call in seen.values()], allow_unused=True)
         return {
@@ -131,17 +120,28 @@ class Batch:
             if end is not None
         }
 
-    def _plain_cross_entropy(self, outputs: Tensor, y: Tensor) -> Tensor | None:
-        """The sum over all examples at once where the loss is known not to mix them: vmap takes as long as a layer."""
-        loss = self._loss
-        if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or (outputs.ndim, y.ndim) != (3, 1):
-            return None
-        if loss._forward_hooks or loss._forward_pre_hooks or "forward" in vars(loss):
-            return None
+    def _total(self, state: dict[str, Tensor], batch: Batch, call: Call) -> Tensor:
+        """The sum of the losses of all examples, each of which the model meets alone."""
+
+        def one(example: Batch) -> Tensor:
+            found: Tensor = self._aim.with_state(state, call.admit(example))
+            return found
+
+        def outputs_of_one(example: Batch) -> Any:
+            return self._aim.with_state(state, call.admit(example), whole=True)
+
+        loss = self._aim.given
+        # known not to mix examples, so that it can have all outputs at once: vmap would take as long as for a layer
+        if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or _hooked(loss):
+            total: Tensor = mapped_over(mapped, one, batch).sum()
+            return total
+        outputs = mapped_over(mapped, outputs_of_one, batch)
+        if not isinstance(outputs, Tensor) or outputs.ndim != 3:
+            raise Unfit("the output is not one row of numbers for each example")
         with torch._C.DisableTorchFunction():
             return nn.functional.cross_entropy(
                 outputs.squeeze(1),
-                y,
+                batch[1],
                 ignore_index=loss.ignore_index,
                 reduction="sum",
                 label_smoothing=loss.label_smoothing,
@@ -222,6 +222,11 @@ def _walk(root: Node) -> tuple[set[Node], Counter[Tensor]]:
                 nodes.add(node)
                 pending.append(node)
     return nodes, uses
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Whether a module does more than its class says."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 def _layers(model: nn.Module) -> dict[nn.Module, dict[str, nn.Parameter]]:

@@ -7,21 +7,22 @@ import torch
 from torch import Tensor, nn
 
 from noisette.gradients import Gradients
-from noisette.gradients.batch import Batch
 from noisette.gradients.calls import Calls, Unfit
+from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
+from noisette.gradients.objective import aim_of
 from tests.gradients.models import CASES, all_rows, reference
 
 LOSS = nn.CrossEntropyLoss()
 
 
-def candidates(model: nn.Module, loss: nn.Module = LOSS) -> tuple[Batch, ...]:
-    return Batch.candidates(model, loss, Layout(model), Calls(model, loss))
+def candidates(model: nn.Module, loss: nn.Module = LOSS) -> tuple[Layers, ...]:
+    return Layers.candidates(aim_of(model, loss), Layout(model), Calls(model, loss))
 
 
 def fast_rows(model: nn.Module, x: Tensor, y: Tensor, loss: nn.Module = LOSS) -> Tensor:
     rows = torch.empty(len(x), Layout(model).dim, dtype=torch.float64)
-    candidates(model, loss)[0].rows(x, y, rows)
+    candidates(model, loss)[0].rows((x, y), rows)
     return rows
 
 
@@ -61,7 +62,7 @@ def test_a_model_that_stops_fitting_goes_on_without_a_word() -> None:
     once = nn.Sequential(model.inner, nn.Tanh(), model.head)
     gradients = Gradients(once, LOSS)
     all_rows(gradients, x, y)
-    assert gradients.path == "batch"
+    assert gradients.path == "layers"
     once.forward = model.forward
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
     assert gradients.path == "vmap"
@@ -101,7 +102,7 @@ def test_a_loss_that_depends_on_nothing() -> None:
 
 def test_outputs_without_rows() -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)).double()
-    with pytest.raises(Unfit, match="no row for each example"):
+    with pytest.raises(Unfit, match="one row of numbers"):
         fast_rows(model, torch.randn(4, 6).double(), torch.zeros(4).long())
 
 
@@ -120,7 +121,6 @@ def test_hooks_of_the_user_run_after_ours_and_count() -> None:
         nn.CrossEntropyLoss(label_smoothing=0.3),
         nn.CrossEntropyLoss(reduction="sum"),
         nn.CrossEntropyLoss(reduction="none"),
-        nn.CrossEntropyLoss(weight=torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64)),
         nn.CrossEntropyLoss(weight=torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64), reduction="sum"),
         nn.CrossEntropyLoss(ignore_index=1, reduction="sum"),
         nn.NLLLoss(),
@@ -137,5 +137,5 @@ def test_one_colour_is_laid_out_channels_last_too() -> None:
     seen: list[tuple[int, ...]] = []
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
     model[0].register_forward_hook(lambda module, args, output: seen.append(module.weight.stride()))
-    candidates(model)[0].rows(torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 0]), torch.empty(3, Layout(model).dim))
+    candidates(model)[0].rows((torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 0])), torch.empty(3, Layout(model).dim))
     assert seen == [(9, 1, 3, 1)]

@@ -1,0 +1,151 @@
+"""A batch: any pytree of tensors, such as a tuple or a tokenizer's dict, whose first dimensions count the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
+
+from noisette.errors import InvalidInput
+
+__all__ = ["Batch", "as_batch", "change", "joined", "kind", "mapped_over", "parts", "rows", "size", "tensors"]
+
+Batch = Any
+"""Tensors (B, ...) in tuples, lists and dicts, however nested; None may stand where there is nothing."""
+
+
+def as_batch(data: Any) -> Batch:
+    """`data` with tensors for its arrays and lists of numbers, in torch's own precision, which is that of models.
+
+    >>> as_batch(([[1.0, 2.0], [3.0, 4.0]], np.array([0, 1])))
+    (tensor([[1., 2.],
+            [3., 4.]]), tensor([0, 1]))
+    """
+    plain = tree_map(_as_dict, data, is_leaf=lambda part: isinstance(part, Mapping) and not isinstance(part, dict))
+    found = tree_map(_tensor, plain, is_leaf=_is_array)
+    for path, leaf in tree_flatten_with_path(found)[0]:
+        if not isinstance(leaf, Tensor) and leaf is not None:
+            raise InvalidInput(
+                f"examples{keystr(path)} of type {type(leaf).__name__} are no numbers in rows of one shape.",
+                hint="give tensors, arrays or lists with one row for each example, and leave the rest out",
+            )
+    return found
+
+
+def size(batch: Batch) -> int:
+    """The number of examples in a batch; all of its tensors have to agree on it.
+
+    >>> size({"tokens": torch.zeros(3, 5), "labels": torch.zeros(3)})
+    3
+    """
+    leaves = [(path, leaf) for path, leaf in tree_flatten_with_path(batch)[0] if isinstance(leaf, Tensor)]
+    if not leaves:
+        raise InvalidInput("the examples hold no tensor.", hint="give tensors with one row for each example")
+    sizes = {len(leaf) if leaf.ndim else -1: keystr(path) for path, leaf in leaves}
+    if -1 in sizes:
+        raise InvalidInput(
+            f"examples{sizes[-1]} is a single number, which does not fit a batch.",
+            hint="give a tensor with one row for each example",
+        )
+    if len(sizes) > 1:
+        (one, place), (other, there), *_ = sizes.items()
+        raise InvalidInput(
+            f"examples{place} has {one} rows and examples{there} has {other}, which do not fit.",
+            hint="give every part one row for each example",
+        )
+    return next(iter(sizes))
+
+
+def tensors(batch: Batch) -> list[Tensor]:
+    """The tensors of a batch, in order."""
+    return [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor)]
+
+
+def change(batch: Batch, by: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch with `by` applied to each of its tensors.
+
+    >>> change((torch.ones(2), None), lambda part: part + 1)
+    (tensor([2., 2.]), None)
+    """
+    return tree_map(lambda leaf: by(leaf) if isinstance(leaf, Tensor) else leaf, batch)
+
+
+def rows(batch: Batch, index: Any) -> Batch:
+    """The examples at `index`: a slice, or a tensor (n,) or list of numbers.
+
+    >>> rows((torch.tensor([4, 5, 6]), None), [2, 0])
+    (tensor([6, 4]), None)
+    """
+    return change(batch, lambda part: part[index])
+
+
+def parts(batch: Batch, most: int) -> Iterator[Batch]:
+    """A batch in parts of at most `most` examples, in order.
+
+    >>> list(parts(torch.arange(3), most=2))
+    [tensor([0, 1]), tensor([2])]
+    """
+    for start in range(0, size(batch), most):
+        yield rows(batch, slice(start, start + most))
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """One batch of the examples of several that are alike, in order.
+
+    >>> joined([{"x": torch.tensor([1, 2])}, {"x": torch.tensor([3])}])
+    {'x': tensor([1, 2, 3])}
+    """
+    leaves = [tree_flatten(batch)[0] for batch in batches]
+    found = [torch.cat(leaf) if isinstance(leaf[0], Tensor) else leaf[0] for leaf in zip(*leaves, strict=True)]
+    return tree_unflatten(found, tree_flatten(batches[0])[1])
+
+
+def kind(batch: Batch) -> tuple[object, ...]:
+    """What batches must have in common to be joined: structure, types, and the shape of an example.
+
+    >>> kind(torch.zeros(3, 2)) == kind(torch.zeros(5, 2)), kind(torch.zeros(3, 2)) == kind(torch.zeros(3, 4))
+    (True, False)
+    """
+    leaves, structure = tree_flatten(batch)
+    return repr(structure), *((leaf.dtype, leaf.shape[1:]) if isinstance(leaf, Tensor) else None for leaf in leaves)
+
+
+def mapped_over(
+    run: Callable[[Callable[..., Any]], Callable[..., Any]], one: Callable[[Batch], Any], batch: Batch
+) -> Any:
+    """`one` of each example of a batch, seen as a batch of one, by ``run(function)(*tensors)``, a map over rows."""
+    leaves, structure = tree_flatten(batch)
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+    def of_rows(*given: Tensor) -> Any:
+        filled = list(leaves)
+        for place, part in zip(places, given, strict=True):
+            filled[place] = part.unsqueeze(0)
+        return one(tree_unflatten(filled, structure))
+
+    return run(of_rows)(*(leaves[place] for place in places))
+
+
+def _as_dict(part: Any) -> Any:
+    return dict(part) if isinstance(part, Mapping) else part
+
+
+def _is_array(part: Any) -> bool:
+    """Whether a list is one of numbers, and not of tensors."""
+    while isinstance(part, list) and part:
+        part = part[0]
+    return isinstance(part, bool | int | float | np.ndarray | np.generic) or part == []
+
+
+def _tensor(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor) or leaf is None:
+        return leaf
+    try:
+        made = torch.as_tensor(np.asarray(leaf))
+    except (TypeError, ValueError):
+        return leaf
+    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made

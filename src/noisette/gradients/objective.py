@@ -1,0 +1,150 @@
+"""What is trained, from what the user gave: an ordinary loss, or an objective with one loss for each example."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from noisette.batch import Batch, rows, size, tensors
+from noisette.errors import InvalidInput
+from noisette.gradients.losses import Loss, for_one, is_shared
+from noisette.objectives import Alone, Objective
+
+__all__ = ["Aim", "Seen", "Supervised", "aim_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One example of a batch: its loss, which autograd can follow, and all numbers (n,) that are known of it."""
+
+    loss: Tensor
+    numbers: Tensor
+
+
+class Aim(nn.Module):
+    """A model and what it is trained for. Called with a batch of one, it gives the loss of that example, a scalar.
+
+    A module, so that torch can put other parameters into the model for a call, whatever the objective does with it.
+    """
+
+    def __init__(self, model: nn.Module, given: Any) -> None:
+        super().__init__()
+        self.model = model
+        self._given = (given,)  # a loss that is a module is no part of the model
+
+    @property
+    def given(self) -> Any:
+        """The loss or objective itself."""
+        return self._given[0]
+
+    def with_state(self, state: Mapping[str, Tensor], batch: Batch, *, whole: bool = False) -> Any:
+        """The same with parameters and buffers of the model from `state`; `all_of` a `whole` batch instead."""
+        return functional_call(self, {f"model.{name}": value for name, value in state.items()}, (batch, whole))
+
+    def forward(self, batch: Batch, whole: bool = False) -> Any:
+        """The loss of a batch of one; what is not reduced is summed."""
+        return self.all_of(batch) if whole else self.loss(self.all_of(batch), batch)
+
+    def all_of(self, batch: Batch) -> Any:
+        """What the user's function makes of a batch: losses."""
+        return self.given(self.model, batch)
+
+    def loss(self, found: Any, batch: Batch) -> Tensor:  # noqa: ARG002 - an ordinary loss has targets
+        """The loss of a batch of one, from what `all_of` found."""
+        total: Tensor = found.sum()
+        return total
+
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+        """Every example of a batch that the model sees as a whole, as far as the objective allows that."""
+        losses, count = self.with_state(state, batch, whole=True), size(batch)
+        if not isinstance(losses, Tensor) or losses.shape != (count,):
+            found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+            raise InvalidInput(
+                f"the objective gives {found} for a batch of {count}, and not one loss for each example.",
+                hint="leave the mean over the batch out; for a model that computes its own loss take "
+                "noisette.objectives.own_loss, or alone(objective)",
+            )
+        return [Seen(loss, loss.detach().reshape(1)) for loss in losses]
+
+
+class OneByOne(Aim):
+    """An objective that was said to see one example at a time."""
+
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+        """Every example, alone."""
+        losses = [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
+        return [Seen(loss, loss.detach().reshape(1)) for loss in losses]
+
+
+class Supervised(Aim):
+    """An ordinary ``loss(outputs, targets)`` over a batch ``(inputs, targets)``, as torch has them."""
+
+    def loss(self, found: Any, batch: Batch) -> Tensor:
+        """The loss of a batch of one, from its outputs (1, ...)."""
+        total: Tensor = self.given(found, batch[1]).sum()
+        return total
+
+    def all_of(self, batch: Batch) -> Any:
+        """The outputs of the model."""
+        if not isinstance(batch, Sequence) or len(batch) != 2:
+            raise InvalidInput(
+                "a loss needs batches of (inputs, targets), and these are something else.",
+                hint="give a pair, or an objective(model, batch), whose first parameter is called model",
+            )
+        inputs = batch[0]
+        if isinstance(inputs, Mapping):
+            return self.model(**inputs)
+        return self.model(*inputs) if isinstance(inputs, list | tuple) else self.model(inputs)
+
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+        """Every example, with its row of the outputs; the loss sees one row at a time."""
+        outputs, count = self.with_state(state, batch, whole=True), size(batch)
+        parts = tensors(outputs)
+        if not parts or any(part.ndim == 0 or len(part) != count for part in parts):
+            raise InvalidInput(
+                f"the output of {type(self.model).__name__} has no row for each example.",
+                hint="return tensors whose first dimension is that of the batch, or give an objective(model, batch)",
+            )
+        if not is_shared(self.given, outputs, batch[1]):
+            raise InvalidInput(
+                "the loss of a batch is not the mean or the sum of the losses of its examples.",
+                hint="a contrastive loss has nothing to contrast in one example, which is all that it is shown here; "
+                "class weights belong into nn.CrossEntropyLoss(weight=...)",
+            )
+        found = []
+        for i in range(count):
+            one = slice(i, i + 1)
+            loss = self.loss(rows(outputs, one), rows(batch, one))
+            numbers = [loss, *(part[i].flatten() for part in parts)]
+            found.append(Seen(loss, torch.cat([part.detach().reshape(-1).to(loss.dtype) for part in numbers])))
+        return found
+
+
+def aim_of(model: nn.Module, given: Loss | Objective) -> Aim:
+    """The aim that a user means by an ordinary loss or by an objective, whose first parameter is called ``model``.
+
+    >>> type(aim_of(nn.Linear(2, 1), nn.MSELoss())).__name__
+    'Supervised'
+    >>> type(aim_of(nn.Linear(2, 1), lambda model, batch: model(batch).square().sum(1))).__name__
+    'Aim'
+    """
+    if isinstance(given, Alone):
+        return OneByOne(model, given)
+    return Aim(model, given) if _is_objective(given) else Supervised(model, for_one(given))
+
+
+def _is_objective(given: Callable[..., Any]) -> bool:
+    if isinstance(given, nn.Module):
+        return False
+    try:
+        first = next(iter(inspect.signature(given).parameters.values()), None)
+    except (TypeError, ValueError):  # some functions of C tell nothing
+        return False
+    return first is not None and first.name == "model"
+

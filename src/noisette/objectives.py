@@ -1,0 +1,83 @@
+"""Objectives: what a model is trained for, as one loss for each example, ``objective(model, batch) -> losses (B,)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from noisette.batch import Batch
+
+__all__ = ["Alone", "Objective", "Tokens", "alone", "classification", "own_loss"]
+
+Objective = Callable[[nn.Module, Batch], Tensor]
+"""From a model and a batch of B examples, one loss for each of them, (B,)."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """An objective for one example at a time: see `alone`."""
+
+    objective: Objective
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self.objective(model, batch)
+
+
+def alone(objective: Objective) -> Alone:
+    """An objective that is shown one example at a time, as a batch of one, and so may return a single number.
+
+    Take it where the loss of a batch is a mean that you cannot take apart: that of a model which computes its own loss.
+
+    >>> lasso = alone(lambda model, batch: (model(batch["x"]) - batch["y"]).abs().mean())
+    """
+    return Alone(objective)
+
+
+own_loss = alone(lambda model, batch: model(**batch).loss)
+"""For models that compute their own loss: ``model(**batch).loss``, of one example at a time."""
+
+
+def classification(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Cross-entropy of ``model(**batch).logits`` (B, C) and ``batch["labels"]``: classes (B,), or 0 and 1 (B, C).
+
+    With several labels an example, the loss is the mean over them of binary cross-entropies.
+    """
+    labels, logits = batch["labels"], _logits(model, batch)
+    if labels.is_floating_point():
+        return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1)
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Cross-entropy over an example's own tokens; a label of -100 does not count.
+
+    It reads ``model(**batch).logits`` (B, L, C) and ``batch["labels"]`` (B, L): for token classification and models
+    from sequence to sequence. A causal language model, whose logits are of the token to come, has ``ahead=1``. `mean`
+    is over the tokens that count; without it, losses are summed, and long examples weigh more.
+
+    >>> causal = Tokens(ahead=1)
+    """
+
+    ahead: int = 0
+    mean: bool = True
+
+    def __call__(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        labels, logits = batch["labels"][:, self.ahead :], _logits(model, batch)
+        logits = logits[:, : logits.shape[1] - self.ahead]
+        losses = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=_IGNORED).sum(1)
+        return losses / (labels != _IGNORED).sum(1).clamp(min=1) if self.mean else losses
+
+
+_IGNORED = -100
+
+
+def _logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """The labels are ours: a model that sees them would compute a loss of its own."""
+    outputs: Any = model(**{name: part for name, part in batch.items() if name != "labels"})
+    logits: Tensor = outputs.logits
+    return logits

@@ -1,0 +1,114 @@
+"""The entrance: a model, what it is trained for, data and a mechanism become a private run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from noisette.account import Ledger
+from noisette.denoise import Denoiser, Identity
+from noisette.errors import InvalidInput
+from noisette.gradients import Gradients, Loss
+from noisette.mechanism import Mechanism, as_run
+from noisette.objectives import Objective
+from noisette.spec import whole
+from noisette.training.examples import Examples, Held, in_memory
+from noisette.training.plan import with_dim
+from noisette.training.private_run import PrivateRun
+from noisette.training.ranks import Ranks
+from noisette.training.reading import Read
+from noisette.training.share import Share
+
+__all__ = ["make_private"]
+
+
+def make_private(
+    model: nn.Module,
+    goal: Loss | Objective,
+    data: Any,
+    mechanism: Mechanism | Sequence[Mechanism],
+    *,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    workers: int = 0,
+    denoiser: Denoiser | None = None,
+    ledger: Ledger | Sequence[Ledger] = (),
+    chunk: int = 64,
+    seed: int | None = None,
+    sharded: bool = False,
+) -> PrivateRun:
+    """Private gradients for your own loop over `data`.
+
+    `data` is a pair ``(inputs, targets)`` of tensors or arrays with one row for each example, any other pytree of them,
+    such as a dict, or a map-style ``Dataset`` of torch or Hugging Face, whose examples are read when they are drawn, by
+    as many `workers` as you say. `collate_fn` is that of a DataLoader; it gets one example at a time, so that none is
+    padded because of another: examples of the same shape are computed together.
+
+    `goal` is an ordinary ``loss(outputs, targets)`` for pairs, or an ``objective(model, batch)``, with one loss for each
+    example, for all else; `noisette.objectives` has some. An encoder whose ``dim`` is open gets the model's number of
+    trained parameters. Each step is paid in every ledger before it is released; the first ledger is this run's own.
+    `seed` makes a run that can be repeated and must not be released.
+
+    Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, on
+    rank 0 alone, the ledgers; the model of rank 0 is copied to all, and each process reads its share of a batch. Say
+    `sharded` where each process holds examples of its own: N is then the number of all.
+
+    >>> from noisette import L2, Gaussian, Mechanism
+    >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
+    >>> mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=3)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> for step in (private := make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism)):
+    ...     optimizer.step()
+    >>> print(private.guarantee(delta=1e-5))
+    epsilon = 2.087 at delta = 1e-05
+    """
+    run, gradients = as_run(mechanism), Gradients(model, goal, chunk=chunk)
+    if not run:
+        raise InvalidInput("the run has no mechanism.", hint="give at least one Mechanism")
+    run = tuple(with_dim(one, gradients.dim) for one in run)
+    for one in run:
+        _ = one.noise.known_scale
+    ranks = Ranks.current()
+    expected = max(one.rate for one in run) / ranks.size
+    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed)
+    gradients.check(examples.like())
+    denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
+    if ledgers and not ranks.first:
+        raise InvalidInput(
+            f"rank {ranks.rank} was given a ledger.", hint="open it on rank 0 only, where ranks.first is true"
+        )
+    ranks.check_device(gradients.device)
+    plan = {"mechanism": run, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
+    ranks.check_same("give every process the same arguments", **plan)
+    share = Share.agreed(ranks, examples, sharded=sharded)
+    if share.examples == 0:
+        raise InvalidInput("the data set is empty.", hint="give at least one example")
+    if sharded and any(one.encoder.micro_batch > 1 for one in run):
+        raise InvalidInput(
+            "a micro-batch would have examples of several processes.",
+            hint="give every process all examples, or take micro_batch=1",
+        )
+    ranks.copy_from_first(model.state_dict().values())
+    return PrivateRun(gradients, examples, run, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
+
+
+def _examples(
+    data: Any,
+    collate_fn: Callable[[list[Any]], Any] | None,
+    workers: int,
+    chunk: int,
+    rate: float,
+    seed: int | None,
+) -> Examples:
+    """The examples of `data`; at a sampling `rate`, one batch of them is read ahead."""
+    batch = in_memory(data)
+    if batch is None:
+        return Read(data, collate_fn, workers=workers, piece=chunk, expected=rate * len(data), seed=seed)
+    if collate_fn is not None or workers:
+        raise InvalidInput(
+            "the data is in memory, where nothing is read or collated.",
+            hint="leave collate_fn and workers out, or give a Dataset",
+        )
+    return Held(batch)
