@@ -15,10 +15,12 @@ from noisette.profiles import ProfileSet
 
 
 @contextmanager
-def refused(kind: type[NoisetteError] = NoisetteError, match: str | None = None) -> Iterator[None]:
+def refused(
+    kind: type[NoisetteError] = NoisetteError, match: str | None = None
+) -> Iterator[pytest.ExceptionInfo[NoisetteError]]:
     """The block raises `kind` with a message of one sentence, a blank line and a hint."""
     with pytest.raises(kind, match=match) as caught:
-        yield
+        yield caught
     assert_well_formed(caught.value)
 
 

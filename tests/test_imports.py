@@ -13,7 +13,8 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator", "files"},
+    {"spec", "generator", "files", "batch"},
+    {"objectives"},
     {"noise"},
     {"profiles"},
     {"_kernels"},

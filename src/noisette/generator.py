@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +22,8 @@ class Generator:
     """A cryptographic stream of random numbers.
 
     Without a seed the key comes from the operating system and nothing can repeat it: ``torch.manual_seed`` does not
-    touch it, it cannot be pickled or copied, and a forked child draws a key of its own. With a seed the stream is
+    touch it, it cannot be pickled or copied, and a forked child, such as a process that reads examples, has lost the
+    key and draws one of its own. With a seed the stream is
     reproducible, and whatever is made with it is marked as not for release. With a `secret`, 32 bytes that the
     processes of one run share and nobody else knows, all of them draw the same. `purpose` separates streams that share
     a seed or a secret, so that the sampler and the noise never see the same numbers.
@@ -51,11 +53,17 @@ class Generator:
         # A fresh key for every stream, so a constant initial counter block never repeats under one key.
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._process = os.getpid()
+        _ALIVE.add(self)
+
+    def _lose(self) -> None:
+        """Forget the key of a parent process, unless it is a seed that everybody may know."""
+        if not self.reproducible:
+            self._rekey(os.urandom(32))
 
     def words(self, n: int) -> npt.NDArray[np.uint64]:
         """`n` independent uniform 64-bit words, shape (n,)."""
-        if not self.reproducible and self._process != os.getpid():
-            self._rekey(os.urandom(32))
+        if self._process != os.getpid():
+            self._lose()
         out = np.zeros(n, dtype=np.uint64)
         octets = out.view(np.uint8)
         for start in range(0, octets.size, _BLOCK):
@@ -83,3 +91,14 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator({'reproducible: not for release' if self.reproducible else 'secure'})"
+
+
+_ALIVE: weakref.WeakSet[Generator] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for generator in list(_ALIVE):
+        generator._lose()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -45,7 +45,7 @@ def stops_early(patch: pytest.MonkeyPatch) -> None:
     def short(self: Trainer) -> Iterator[Progress]:
         for progress in run(self):
             yield progress
-            if self.private._inputs.isnan().any():
+            if self.private._examples._batch[0].isnan().any():
                 return
 
     patch.setattr(Trainer, "run", short)

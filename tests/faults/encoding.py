@@ -11,7 +11,7 @@ from torch import Tensor
 from noisette import L2, Encoder, HalfNormal, Private, Ranked
 from noisette.encode.sorted_profile import SortedProfile
 from noisette.gradients import Gradients, calls, isolation, per_example, ways
-from noisette.gradients.batch import Batch
+from noisette.gradients.layers import Layers
 from noisette.spec import registered
 from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
 from tests.conformance.test_encoders import test_encoder as conforms
@@ -151,7 +151,7 @@ def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
     by(test_isolation.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
 )
 def no_isolation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gradients, "check", lambda self, inputs, targets: None)
+    patch.setattr(Gradients, "check", lambda self, batch: None)
     for module in (isolation, per_example):
         patch.setattr(module, "refuse_batch_statistics", lambda model: None)
 
@@ -164,7 +164,7 @@ def no_isolation(patch: pytest.MonkeyPatch) -> None:
 )
 def state_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls.Call, "changed", lambda self, before, after: False)
-    patch.setattr(calls.Call, "admit", lambda self, tensor: tensor)
+    patch.setattr(calls.Call, "admit", lambda self, batch: batch)
 
 
 @fault(
@@ -175,13 +175,13 @@ def state_accepted(patch: pytest.MonkeyPatch) -> None:
 def not_mapped(patch: pytest.MonkeyPatch) -> None:
     """The general way differentiates the loss of a whole chunk, and every example gets the chunk's mean."""
 
-    def together(self: ways.Vmap, x: Tensor, y: Tensor, out: Tensor) -> None:
+    def together(self: ways.Vmap, batch: object, out: Tensor) -> None:
         leaves = [p.detach().requires_grad_() for p in self._layout.parameters]
         with torch.enable_grad():
             named = dict(zip(self._layout.names, leaves, strict=True))
-            loss = self._loss(torch.func.functional_call(self._model, named, (x,)), y)
+            loss = self._aim.with_state(named, batch)
         for part, found in zip(self._layout.parts(out), torch.autograd.grad(loss, leaves), strict=True):
             part.copy_(found.expand_as(part))
 
-    patch.setattr(Batch, "candidates", classmethod(lambda *_: ()))
+    patch.setattr(Layers, "candidates", classmethod(lambda *_: ()))
     patch.setattr(ways.Vmap, "rows", together)

@@ -32,10 +32,10 @@ def _judges(says: str) -> tuple[Catcher, ...]:
 def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
     def step(self: PrivateRun) -> Released:
         mechanism = self.run[0]
-        index = torch.from_numpy(PoissonSampler(len(self._inputs), mechanism.rate, self._sampling).draw())
+        index = PoissonSampler(len(self._examples), mechanism.rate, self._sampling).draw()
         self._pay(0)
         values = torch.zeros(self._gradients.dim, dtype=torch.float64)
-        for rows in self._gradients.chunks((self._inputs[index], self._targets[index])):
+        for rows in self._gradients.chunks(self._examples.some(index)[0]):
             part = mechanism.encoder.encode_sum(rows)
             values = values + private_run.release(mechanism, part, generator=self._noise).values
         return _written(self, Released(values, mechanism.noise, reproducible=True))
@@ -52,7 +52,7 @@ def denoised_first(patch: pytest.MonkeyPatch) -> None:
         early = Released(total.unsafe_values(), mechanism.noise, reproducible=True)
         denoised, self.state = self.denoiser.update(early, self.state)
         released = private_run.release(mechanism, Private(denoised.values), generator=self._noise)
-        self._gradients.write(released.values / (mechanism.rate * len(self._inputs)))
+        self._gradients.write(released.values / (mechanism.rate * len(self._examples)))
         self.updates += 1
         return released
 
@@ -61,7 +61,7 @@ def denoised_first(patch: pytest.MonkeyPatch) -> None:
 
 def _written(self: PrivateRun, released: Released) -> Released:
     denoised, self.state = self.denoiser.update(released, self.state)
-    self._gradients.write(denoised.values / (self.run[0].rate * len(self._inputs)))
+    self._gradients.write(denoised.values / (self.run[0].rate * len(self._examples)))
     self.updates += 1
     return denoised
 

@@ -243,7 +243,7 @@ def test_rows_of_32_bits(case: Case) -> None:
 def test_with_the_library_s_own_generator(encoder: str) -> None:
     """The last example out: under one seed the others draw what they drew, since the stream is read in order."""
     case = Case(encoder=encoder, one=7, rate=0.5)
-    (x, y), mechanism = case.data(), Mechanism(case.made(), Gaussian(1.0), case.rate, steps=1)
+    (x, y), mechanism = case.data(), Mechanism(case.made(), Gaussian(1.0), case.rate, steps=8)
     own = mechanism.encoder.encode(case.own([case.one]))[0]
     runs = [
         make_private(case.network(), nn.CrossEntropyLoss(), (x[:n], y[:n]), mechanism, chunk=3)

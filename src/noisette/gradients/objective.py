@@ -147,4 +147,3 @@ def _is_objective(given: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):  # some functions of C tell nothing
         return False
     return first is not None and first.name == "model"
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from noisette.account import Ledger
@@ -46,8 +45,8 @@ def make_private(
     as many `workers` as you say. `collate_fn` is that of a DataLoader; it gets one example at a time, so that none is
     padded because of another: examples of the same shape are computed together.
 
-    `goal` is an ordinary ``loss(outputs, targets)`` for pairs, or an ``objective(model, batch)``, with one loss for each
-    example, for all else; `noisette.objectives` has some. An encoder whose ``dim`` is open gets the model's number of
+    `goal` is an ordinary ``loss(outputs, targets)`` for pairs, or an ``objective(model, batch)`` for all else, with one
+    loss for each example; `noisette.objectives` has some. An encoder whose ``dim`` is open gets the model's number of
     trained parameters. Each step is paid in every ledger before it is released; the first ledger is this run's own.
     `seed` makes a run that can be repeated and must not be released.
 

@@ -33,9 +33,9 @@ def plan(
 ) -> Mechanism:
     """The mechanism that trains `model` on `data` and spends at most `epsilon` at `delta`.
 
-    `data` is what `make_private` takes: ``(inputs, targets)``, a Dataset, any pytree of tensors. `batch` is the expected size
-    of a batch; give `steps`, or `epochs` over the data. The encoder's dimension is the number of trained parameters and
-    the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
+    `data` is what `make_private` takes: ``(inputs, targets)``, a Dataset, any pytree of tensors. `batch` is the
+    expected size of a batch; give `steps`, or `epochs` over the data. The encoder's dimension is the number of trained
+    parameters and the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
 
     >>> import torch
     >>> found = plan(nn.Linear(4, 2), torch.randn(1000, 4), epsilon=3.0, delta=1e-5, batch=100, epochs=2)

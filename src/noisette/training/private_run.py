@@ -128,6 +128,8 @@ class PrivateRun:
         self.updates += 1
         self._guard.written()
         self._guard.on = self.left > 0  # afterwards the model is the user's
+        if not self.left:
+            self._stream = None  # lets processes that read go
         return denoised
 
     def _taken(self, which: int) -> Released:
