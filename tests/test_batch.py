@@ -24,6 +24,13 @@ def test_numbers_of_all_kinds_become_tensors_of_torch_s_precision() -> None:
     assert len(tensors(found)) == 4
 
 
+def test_an_array_that_cannot_be_written_is_copied() -> None:
+    """As those of pictures and of memory maps are; torch would warn."""
+    given = np.arange(3.0)
+    given.flags.writeable = False
+    assert as_batch(given).tolist() == [0.0, 1.0, 2.0]
+
+
 def test_a_mapping_of_another_class_is_a_dict() -> None:
     """As the output of a tokenizer is."""
     found = as_batch(UserDict(tokens=torch.zeros(2, 3), mask=[[1, 0], [1, 1]]))

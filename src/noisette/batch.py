@@ -145,7 +145,7 @@ def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, Tensor) or leaf is None:
         return leaf
     try:
-        made = torch.as_tensor(np.asarray(leaf))
+        made = torch.as_tensor(np.require(leaf, requirements="W"))  # torch warns where an array is read-only
     except (TypeError, ValueError):
         return leaf
     return made.to(torch.get_default_dtype()) if made.is_floating_point() else made

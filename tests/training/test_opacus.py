@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette import L2, Gaussian, Mechanism, Private, Released, make_private
+from noisette.gradients import Gradients
 from noisette.models import build
 from noisette.training import PoissonSampler, private_run
 
@@ -99,3 +101,76 @@ def _theirs(model: nn.Module, x: Tensor, y: Tensor, clip: float) -> tuple[Tensor
     rows = torch.cat([p.grad_sample.flatten(1) for p in parameters], dim=1)
     optimizer.clip_and_accumulate()
     return torch.cat([p.summed_grad.flatten() for p in parameters]), rows.norm(dim=1)
+
+
+class _Masked(nn.Module):
+    """The mean of word vectors that a mask shows, through a layer; takes keyword arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 5), nn.Linear(5, 3)
+
+    def forward(self, tokens: Tensor, attention_mask: Tensor) -> Tensor:
+        shown = attention_mask.unsqueeze(-1).float()
+        return self.head((self.words(tokens) * shown).sum(1) / shown.sum(1))
+
+
+def _masked_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    outputs = model(tokens=batch["tokens"], attention_mask=batch["attention_mask"])
+    return nn.functional.cross_entropy(outputs, batch["labels"], reduction="none")
+
+
+_WEIGHT = torch.tensor([1.0, 4.0, 0.5], dtype=torch.float64)
+_LOSSES = {
+    "regression": (nn.MSELoss(), lambda o, y: nn.functional.mse_loss(o, y, reduction="none").mean(1)),
+    "several labels": (
+        nn.BCEWithLogitsLoss(),
+        lambda o, y: nn.functional.binary_cross_entropy_with_logits(o, y, reduction="none").mean(1),
+    ),
+    "class weights": (
+        nn.CrossEntropyLoss(weight=_WEIGHT),
+        lambda o, y: nn.functional.cross_entropy(o, y, weight=_WEIGHT, reduction="none"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*_LOSSES, "autoencoder", "attention mask"])
+def test_rows_of_other_objectives_are_those_of_opacus(name: str) -> None:
+    """Opacus has no weights per class either: it gets the loss of each example, summed."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(7, 4, dtype=torch.float64, generator=generator)
+    goal: Any
+    if name == "attention mask":
+        tokens, lengths = (
+            torch.randint(9, (7, 4), generator=generator),
+            torch.randint(1, 5, (7, 1), generator=generator),
+        )
+        labels = torch.randint(3, (7,), generator=generator)
+        batch: Any = {"tokens": tokens, "attention_mask": (torch.arange(4) < lengths).long(), "labels": labels}
+        model, goal, theirs = _Masked(), _masked_loss, lambda model: _masked_loss(model, batch)
+    elif name == "autoencoder":
+        model, batch = nn.Sequential(nn.Linear(4, 2), nn.Tanh(), nn.Linear(2, 4)).double(), x
+
+        def goal(model: nn.Module, batch: Tensor) -> Tensor:
+            return (model(batch) - batch).square().mean(1)
+
+        def theirs(model: nn.Module) -> Tensor:
+            return goal(model, x)
+    else:
+        goal, of_each = _LOSSES[name]
+        y = torch.rand(7, 3, dtype=torch.float64, generator=generator)
+        y = y.argmax(1) if name == "class weights" else y
+        model, batch = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double(), (x, y)
+
+        def theirs(model: nn.Module) -> Tensor:
+            return of_each(model(x), y)
+
+    ours = torch.cat([rows.clone() for rows in Gradients(model, goal, chunk=3).chunks(batch)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped = GradSampleModule(model, loss_reduction="sum")
+        theirs(wrapped).sum().backward()
+    expected = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
+    exact = ours.dtype == torch.float64  # its rule for embeddings knows float32 only
+    torch.testing.assert_close(ours, expected, rtol=1e-9 if exact else 1e-4, atol=1e-12 if exact else 1e-7)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
@@ -358,6 +359,45 @@ class Empty(Table):
 def test_a_plan_takes_its_rate_from_a_data_set() -> None:
     found = plan(network(), Table(), epsilon=2.0, delta=1e-3, batch=8, epochs=2)
     assert (found.rate, found.steps, found.encoder.dim) == (8 / 40, 10, DIM)
+
+
+# -- files on disk -----------------------------------------------------------------------------------------------------
+
+
+class Pictures(Dataset):
+    """A folder of pictures, each opened when it is asked for; the class is in the name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = sorted(folder.glob("*.png"))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        pixels = np.array(Image.open(self.paths[number]))
+        return torch.from_numpy(pixels).permute(2, 0, 1).double() / 255, int(self.paths[number].stem[-1])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_folder_of_pictures_trains_as_its_tensors_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    made = np.random.default_rng(0)
+    for number in range(30):
+        pixels = made.integers(0, 256, (6, 5, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number:03d}-{number % 3}.png")
+    data = Pictures(tmp_path)
+    tensors = tuple(
+        map(torch.stack, zip(*((x, torch.tensor(y)) for x, y in map(data.__getitem__, range(30))), strict=True))
+    )
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 4 * 3, 3)).double()
+    mechanism = plan(model, data, epsilon=2.0, delta=1e-3, batch=12, epochs=2)
+    sums = watched(monkeypatch)
+    for source, options in ((tensors, {}), (data, {"workers": workers, "chunk": 5})):
+        list(make_private(model, LOSS, source, mechanism, seed=2, **options))
+    half = len(sums) // 2
+    torch.testing.assert_close(torch.stack(sums[half:]), torch.stack(sums[:half]), rtol=1e-9, atol=1e-12)
 
 
 # -- Hugging Face ------------------------------------------------------------------------------------------------------
