@@ -166,9 +166,10 @@ class PrivateRun:
         """The sum over a whole batch, which is drawn alike on every process; each reads and encodes its share of it."""
         if self._stream is None:
             self._stream = self._examples.stream(self._draws())
-        draw, parts = next(self._stream)
-        if self.run[draw.which] is not mechanism:
+        found = next(self._stream, None)
+        if found is None or self.run[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
+        draw, parts = found
         encoder, total = mechanism.encoder, Private(self._gradients.zeros())
         kept: list[tuple[Index, Tensor]] = []
         for positions, part in parts:

@@ -68,7 +68,7 @@ class Read(Examples):
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator().manual_seed(self._seed),
         )
-        arriving = iter(loader)
+        arriving = _started(loader)
         waiting: deque[list[Part]] = deque()
         while True:
             if not drawn and (piece := _next(arriving)) is not None:
@@ -170,6 +170,20 @@ class _OneByOne:
                 "let it keep every example, once: it is given a list of one at a time",
             )
         return batch
+
+
+def _started(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Starts to read. A worker that dies shows when its piece is asked for, and not in the middle of a step.
+
+    torch would raise its error from a signal handler, wherever this process is: between a payment and its release, or
+    in a model, where it looks like an error of the model.
+    """
+    arriving: Any = iter(loader)
+    if getattr(arriving, "_worker_pids_set", False):
+        torch._C._remove_worker_pids(id(arriving))
+        arriving._worker_pids_set = False
+    found: Iterator[Any] = arriving
+    return found
 
 
 def _checked(found: list[Part] | _Failed) -> list[Part]:

@@ -1,0 +1,141 @@
+"""Faults of the entrance: examples that are collated together, lost, used twice or averaged before they are clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from noisette import Generator, Released
+from noisette.gradients import objective
+from noisette.training import PrivateRun, reading
+from tests.faults.table import by, fault
+from tests.gradients import test_objective
+from tests.gradients.test_objective import info_nce
+from tests.training import test_reading
+
+PADDING = by(test_reading.test_no_example_is_padded_because_of_another, collate_fn=test_reading.padded, workers=0)
+SAME = by(test_reading.test_a_data_set_trains_as_its_tensors_do, mechanism=test_reading.gaussian(), workers=2)
+
+
+@fault("examples collated together", PADDING)
+def collated_together(patch: pytest.MonkeyPatch) -> None:
+    def together(self: Any, examples: list[Any]) -> Any:
+        batch = self.collate_fn([example for _, example in examples])
+        return [(np.arange(len(examples)), batch)]
+
+    patch.setattr(reading._OneByOne, "__call__", together)
+
+
+@fault(
+    "what collate_fn drops or repeats accepted",
+    by(
+        test_reading.test_a_collate_fn_that_drops_repeats_or_fails_is_refused,
+        collate_fn=test_reading.twice,
+        said="makes 2",
+        workers=0,
+    ),
+    by(
+        test_reading.test_a_collate_fn_that_drops_repeats_or_fails_is_refused,
+        collate_fn=test_reading.none,
+        said="makes 0",
+        workers=0,
+    ),
+)
+def any_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "size", lambda batch: 1)
+
+
+@fault("batches read ahead that are used twice", SAME)
+def used_twice(patch: pytest.MonkeyPatch) -> None:
+    follow = reading._next
+    kept: list[Any] = []
+
+    def again(arriving: Any) -> Any:
+        if len(kept) == 1:
+            return kept.pop()
+        found = follow(arriving)
+        kept.append(found)
+        return found
+
+    patch.setattr(reading, "_next", again)
+
+
+@fault(
+    "a length that changes accepted",
+    by(test_reading.test_a_data_set_whose_length_changes_is_refused, count=39),
+)
+def any_length(patch: pytest.MonkeyPatch) -> None:
+    class Forgetful(reading._Counted):
+        @property
+        def _count(self) -> int:
+            return len(self._dataset)
+
+        @_count.setter
+        def _count(self, value: int) -> None:
+            pass
+
+    patch.setattr(reading, "_Counted", Forgetful)
+
+
+@fault(
+    "a step paid before its examples are there",
+    by(test_reading.test_an_example_that_cannot_be_read_is_named_and_costs_nothing, workers=0),
+    by(test_reading.test_a_worker_that_dies_loses_nothing_and_releases_nothing),
+)
+def paid_first(patch: pytest.MonkeyPatch) -> None:
+    taken, pay = PrivateRun._taken, PrivateRun._pay
+
+    def early(self: PrivateRun, which: int) -> Released:
+        pay(self, which)
+        return taken(self, which)
+
+    patch.setattr(PrivateRun, "_taken", early)
+    patch.setattr(PrivateRun, "_pay", lambda self, which: None)
+
+
+@fault("keys left in a forked process", by(test_reading.test_workers_have_no_key_of_any_generator))
+def keys_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Generator, "_lose", lambda self: None)
+
+
+@fault(
+    "an objective that averages over the batch accepted",
+    by(
+        test_objective.test_an_objective_that_gives_something_else_is_refused,
+        objective=lambda model, batch: model(batch[0]).mean(),
+    ),
+    by(
+        test_objective.test_an_objective_that_mixes_examples_is_refused,
+        objective=lambda model, batch: model(batch[0]).mean().expand(6),
+    ),
+)
+def averages_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(objective.Aim, "seen", objective.OneByOne.seen)
+
+
+@fault("a contrastive loss accepted", by(test_objective.test_a_loss_that_contrasts_examples_is_refused, loss=info_nce))
+def contrast_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(objective, "is_shared", lambda loss, outputs, targets: True)
+
+
+@fault("class weights without effect", by(test_objective.test_class_weights))
+def weights_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(objective, "for_one", lambda loss: loss)
+    patch.setattr(objective, "is_shared", lambda loss, outputs, targets: True)
+
+
+@fault("a mask that is left out", by(test_objective.test_a_dict_with_an_attention_mask))
+def mask_lost(patch: pytest.MonkeyPatch) -> None:
+    given = objective.Aim.with_state
+
+    def without(self: objective.Aim, state: Mapping[str, Tensor], batch: Any, *, whole: bool = False) -> Any:
+        if isinstance(batch, dict) and "attention_mask" in batch:
+            batch = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}
+        return given(self, state, batch, whole=whole)
+
+    patch.setattr(objective.Aim, "with_state", without)
