@@ -196,7 +196,7 @@ def _next(arriving: Iterator[Any]) -> list[Part] | None:
     """The next piece; None after the last one."""
     try:
         found = next(arriving, None)
-    except RuntimeError as error:  # what a DataLoader raises for a worker that was killed
+    except (RuntimeError, OSError, EOFError) as error:  # a worker was killed, perhaps while it handed over a tensor
         raise Unreadable(
             "a process that reads examples died.",
             hint="nothing was released or paid for this batch: give it more memory or fewer workers, and go on",
