@@ -21,9 +21,9 @@ def ahead(parameters: Sequence[nn.Parameter], previous: Tensor | None, factor: f
     """Inside, the parameters stand at theta + factor * (theta - previous); afterwards at theta again, bit by bit.
 
     >>> layer = nn.Linear(1, 1, bias=False)
-    >>> theta = float(layer.weight)
+    >>> theta = layer.weight.item()
     >>> with ahead([layer.weight], torch.tensor([theta - 1]), 0.5):
-    ...     round(float(layer.weight) - theta, 4)
+    ...     round(layer.weight.item() - theta, 4)
     0.5
     """
     if previous is None or factor == 0:
