@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+from torch.utils.data import Dataset
 
 from noisette import KS, L2, Gaussian, Generator, Laplace, Mechanism, Private, Ranked, make_private
 from noisette.account import Ledger
@@ -83,6 +84,56 @@ def test_examples_that_are_split_already(cuts: list[int], tmp_path: Path) -> Non
     for sums, found in together(len(cuts) - 1, _from_shards(cuts), tmp_path / "parts"):
         torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-12)
         assert found == epsilon
+
+
+class Table(Dataset):
+    """The tiny examples, read one by one, in the order of `order`; `noise` changes them at every look."""
+
+    def __init__(self, order: list[int] | None = None, noise: float = 0.0) -> None:
+        self.order, self.noise, self.reads = order or list(range(40)), noise, list[int]()
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, number: int) -> Any:
+        self.reads.append(number)
+        x, y = (part[self.order[number]] for part in examples())
+        return x + self.noise * torch.randn(3).double(), y
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_every_process_reads_its_own_share_of_a_data_set(workers: int, tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        sums, _ = watch(noise=False)
+        data = Table()
+        private = make_private(network(), LOSS, data, gaussian(6, rate=0.5), seed=5, workers=workers)
+        data.reads.clear()
+        list(private)
+        return torch.stack(sums), data.reads
+
+    ((expected, all_reads),) = together(1, work, tmp_path / "1")
+    found = together(2, work, tmp_path / "2")
+    for sums, _ in found:
+        torch.testing.assert_close(sums, expected, rtol=1e-9, atol=1e-12)
+    assert sorted(found[0][1] + found[1][1]) == sorted(all_reads), "and nobody reads what another one has"
+    if not workers:
+        assert len(all_reads) > 60
+        assert abs(len(found[0][1]) - len(found[1][1])) <= 6
+
+
+def test_data_sets_in_another_order_are_refused_and_changing_ones_are_not(tmp_path: Path) -> None:
+    def other_order(rank: int) -> None:
+        make_private(network(), LOSS, Table([*range(rank, 40), *range(rank)]), gaussian())
+
+    for told in _refusals(2, other_order, tmp_path / "order"):
+        assert "rank 1 has other examples than rank 0" in told
+
+    def changing(rank: int) -> int:
+        torch.manual_seed(rank)
+        private = make_private(network(), LOSS, Table(noise=0.1), gaussian(2))
+        return len(list(private))
+
+    assert together(2, changing, tmp_path / "noise") == [2, 2]
 
 
 def test_more_processes_than_examples(tmp_path: Path) -> None:
