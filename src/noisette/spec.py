@@ -112,6 +112,8 @@ def named(base: type[N]) -> dict[str, N]:
     """
     found: dict[str, N] = {}
     for cls in registered(base).values():
+        if not isinstance(getattr(cls, "name", None), str):
+            raise InvalidInput(f"{cls.__name__} has no name.", hint=f'write name = "..." in the class {cls.__name__}')
         if cls.name in found:
             raise InvalidInput(
                 f"{cls.name!r} names two classes, {type(found[cls.name]).__name__} and {cls.__name__}.",
