@@ -37,7 +37,6 @@ BASES: dict[str, tuple[str, ...]] = {
     "show": ("copy/tiny-0001",),
     "predict": ("copy/tiny-0001", "x.npy"),
     "audit": ("--encoder", "L2(dim=3)", "--noise", "Gaussian(scale=2.0)", "--rate", "0.1", "--steps", "50"),
-    "figures": ("--folder", "none"),
     "data fetch": ("none",),
 }
 """What a command is given beside the option that is tried: as little work as there is."""
