@@ -160,9 +160,11 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, server: Server, make: type) -> N
 @pytest.mark.parametrize("make", [published, archived])
 def test_no_more_is_downloaded_than_there_should_be(tmp_path: Path, server: Server, make: type) -> None:
     source, _ = make(server)
-    server.pages = dict.fromkeys(server.pages, bytes(4_000_000))
+    server.pages = dict.fromkeys(server.pages, bytes(8_000_000))
+    seen: list[int] = []
     with refused(InvalidInput, "larger than what its authors publish"):
-        fetch(source.name, tmp_path)
+        fetch(source.name, tmp_path, lambda label, done, total: seen.append(done))
+    assert max(seen) < 3_000_000, "it stops where it is clear"
 
 
 def test_a_download_that_breaks_off_is_refused(tmp_path: Path, server: Server) -> None:
