@@ -16,7 +16,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test lint slow sanitize bench figures clean
+.PHONY: demo test lint slow sanitize bench bench-page figures clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -49,9 +49,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/distributed.py
 
+# the tables of docs/performance.md, from what `make bench` has measured
+bench-page: $(READY)
+	$(BIN)/python benchmarks/page.py
+
 # every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md
 figures: $(READY)
-	$(BIN)/noisette figures
+	$(BIN)/python experiments/figures.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -32,7 +32,6 @@ from noisette.report.style import GREY, INK, PALETTE, panels, save
 
 Step = Callable[[], object]
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 LAST = torch.channels_last
 
 
@@ -253,39 +252,6 @@ def draw(found: dict[str, object]) -> None:
     save(figure, RESULTS / "step.png")
 
 
-def with_numbers(page: str, found: dict[str, object]) -> str:
-    """The page with its tables, which stand between two comments, made from the results."""
-    start, end = "<!-- from step.json -->\n", "<!-- end -->"
-    before, after = page.partition(start)[0], page.partition(end)[2]
-    return before + start + tables(found) + end + after
-
-
-def tables(found: dict[str, object]) -> str:
-    lines = []
-    for case in found["steps"]:
-        lines += [f"Model {case['case']}, batch {case['batch']}, medians of {case['rounds']} rounds:", ""]
-        lines += ["| step | ms | our Ranked + Student-t + KS step takes | quartiles |", "|---|---|---|---|"]
-        for name, row in case["rows"].items():
-            low, middle, high = row["ratio"]
-            lines.append(f"| {name} | {row['ms']:.1f} | {middle:.2f} of it | {low:.2f} to {high:.2f} |")
-        lines.append("")
-    memory, scaling = found["memory_mb"], found["scaling"]
-    lines += ["| peak memory above set-up, C, batch 256 | MB |", "|---|---|"]
-    lines += [f"| {name} | {megabytes} |" for name, megabytes in memory.items()]
-    lines += ["", "| coordinates | encoding one gradient, ms |", "|---|---|"]
-    lines += [f"| {d:,} | {ms:.2f} |" for d, ms in zip(scaling["dims"], scaling["encode_ms"], strict=True)]
-    lines += ["", "| batch, model M | step, ms |", "|---|---|"]
-    lines += [f"| {b} | {ms:.1f} |" for b, ms in zip(scaling["batches"], scaling["step_ms"], strict=True)]
-    lines += [
-        "",
-        f"Encoding is off a straight line by {scaling['encode_off_linear']:.0%} at most, the step by "
-        f"{scaling['step_off_affine']:.0%}. Two threads have {found['two_threads']:.2f} times the throughput of one "
-        f"(C, batch 64, wall time). Kernel: {found['kernel']}, torch {found['torch']}.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=11)
@@ -308,7 +274,6 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "step.json").write_text(json.dumps(found, indent=1) + "\n")
     draw(found)
-    PAGE.write_text(with_numbers(PAGE.read_text(), found))
 
 
 if __name__ == "__main__":

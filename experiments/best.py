@@ -108,7 +108,7 @@ one of them at random, and the best is released. All are by the paper's accounta
 {table(columns, rows)}
 {picture("best", "The best accuracy for each budget, ours beside the paper's")}
 
-Again: `noisette figures best`.
+Again: `python experiments/figures.py best`.
 """
 
 

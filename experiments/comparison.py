@@ -141,7 +141,7 @@ on one side of all seeds of L2 clipping with Gaussian noise. The noise of the le
 {table(["", *(TASKS[name].title for name in names)], rows)}
 {picture("comparison", "Accuracies of all ways on every task, beside the range of L2 clipping with Gaussian noise")}
 
-`noisette figures comparison` makes it anew.
+`python experiments/figures.py comparison` makes it anew.
 """
 
 

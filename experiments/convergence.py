@@ -83,7 +83,7 @@ accuracy, {series.seeds(NAMES)}. Ours end at iteration 14,062, the paper's at 23
 {table(["series", *(f"{level:g}%" for level in SHOWN)], rows)}
 {picture("convergence", "Iterations to reach an accuracy, ours beside the paper's")}
 
-Again: `noisette figures convergence`.
+Again: `python experiments/figures.py convergence`.
 """
 
 

@@ -116,7 +116,7 @@ noise, 90% of distances lie between {low:.4f} and {high:.4f}.
 {table(["series", "learning rate", "mean factor", "accuracy"], rows)}
 {picture("denoising", "Test accuracy with and without denoising; the distance over iterations beside its band")}
 
-Again: `noisette figures denoising`.
+Again: `python experiments/figures.py denoising`.
 """
 
 

@@ -139,7 +139,7 @@ profiles* for exactly the paper's mechanism, the worst of its sampled profiles.
 {table(HEAD.split(" | "), rows)}
 {picture("epsilon_axis", "Epsilon falling with the scale of the noise, the paper's curves dotted on ours")}
 
-`noisette figures epsilon_axis` computes it; it took 11 minutes on a busy machine.
+`python experiments/figures.py epsilon_axis` computes it; it took 11 minutes on a busy machine.
 """
 
 

@@ -132,5 +132,5 @@ on 5 means at epsilon 1 says:
 {table(head, rows)}
 {picture("few_numbers", "Errors of four noises beside Gaussian noise, rising with the number of means")}
 
-`noisette figures few_numbers` makes it anew.
+`python experiments/figures.py few_numbers` makes it anew.
 """

@@ -113,7 +113,7 @@ paper's.
 {_table("mnist")}{_cifar()}
 {picture("fixed_epochs", "Epsilon against test accuracy, ours beside the paper's")}
 
-Again: `noisette figures fixed_epochs`.
+Again: `python experiments/figures.py fixed_epochs`.
 """
 
 

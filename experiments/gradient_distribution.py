@@ -146,5 +146,5 @@ public data. Kurtosis is that of all values together, and the median of that of 
 {picture("gradient_distribution", "Densities far from the Gaussian fit, and sorted magnitudes far from half-normal")}
 
 In the second and fourth plot solid lines are the empirical profiles, the dotted one is the half-normal profile.
-`noisette figures gradient_distribution` computes it; it took 22 minutes on a busy machine. It needs both data sets.
+`python experiments/figures.py gradient_distribution` computes it from both data sets; it took 22 busy minutes.
 """

@@ -61,7 +61,7 @@ class Kept:
         """The first point that agrees with `key`."""
         points = self.all(**key)
         if not points:
-            raise InvalidInput(f"{self.path.name} has no point {key}.", hint="compute it: noisette figures")
+            raise InvalidInput(f"{self.path.name} has no point {key}.", hint="compute it: make figures")
         return points[0]
 
     def add(self, point: Point) -> None:

@@ -133,7 +133,7 @@ one is drawn.
 
 {picture("l1_distance", "L1 error falling with D2, the paper's curves on ours; Student-t within 2% of Gaussian noise")}
 
-`noisette figures l1_distance` computes it in half a minute.
+`python experiments/figures.py l1_distance` computes it in half a minute.
 """
 
 

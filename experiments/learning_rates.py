@@ -101,7 +101,7 @@ The encoded Gaussian series takes the rate of the encoded Student-t series. {_ot
 {table(["data", "series", "learning rate", "held-out accuracy", ""], rows)}
 {picture("learning_rates", "Held-out accuracy by learning rate")}
 
-Again: `noisette figures learning_rates`.
+Again: `python experiments/figures.py learning_rates`.
 """
 
 

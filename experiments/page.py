@@ -30,12 +30,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 
 _HEAD = """# Results: the paper, reproduced
 
-<!-- written by `noisette figures` from experiments/results/; edit experiments/, not this page -->
+<!-- written by `make figures` from experiments/results/; edit experiments/, not this page -->
 
 What the figures of [Improving Deep Learning with Differential Privacy using Gradient Encoding and Denoising][paper]
 claim, and what noisette measures. Every number under *here* is read from a JSON file in `experiments/results/`, which
-`noisette figures NAME` fills; without a name it fills all. A rerun computes only what is missing. In the pictures the
-paper's own curves are the dotted ones.
+`python experiments/figures.py NAME` fills; `make figures` fills all. A rerun computes only what is missing. In the
+pictures the paper's own curves are the dotted ones.
 
 [paper]: https://arxiv.org/abs/2007.11524
 

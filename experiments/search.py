@@ -11,7 +11,8 @@ from kept import Point
 from series import SERIES, Array
 from training import RUNS
 
-from noisette.account.rdp import ORDERS, epsilon_classic, renyi
+from noisette.account.rdp import ORDERS, renyi
+from noisette.account.rdp_classic import epsilon_classic
 
 DELTA, EXAMPLES = 1e-5, 60_000
 

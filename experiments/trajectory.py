@@ -103,7 +103,7 @@ MNIST, sigma 1.1 for Gaussian and scale 1.0 for Student-t noise: test accuracy i
 {_table("mnist", SHOWN)}{_cifar()}
 {picture("trajectory", "Test accuracy over iterations, ours beside the paper's")}
 
-Again: `noisette figures trajectory`.
+Again: `python experiments/figures.py trajectory`.
 """
 
 

@@ -1,4 +1,4 @@
-"""A new noise and a new encoder are one file each, and need no edit elsewhere.
+"""A new noise, encoder, accountant or data set is one file, and needs no edit elsewhere.
 
 They live in a process of their own, so that the other tests' registries stay as they are.
 """
@@ -148,3 +148,86 @@ def test_a_mistake_does_not_get_through(tmp_path: Path) -> None:
     (tmp_path / "wrong_encoder.py").write_text(ENCODER.replace("rows.clamp(-self", "rows.clamp(-1.001 * self"))
     done = run(tmp_path, WRONG)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+
+OWN = '''
+import torch
+from noisette.account import Accountant
+from noisette.data import Dataset
+from noisette.data.sources import Source
+
+class Closed(Accountant):
+    """One coordinate with Laplace noise: the pure epsilon, in closed form."""
+    name = "closed"
+
+    def supports(self, mechanism):
+        return type(mechanism.noise).__name__ == "Laplace" and mechanism.encoder.dim == 1
+
+    def epsilon(self, run, delta):
+        return sum(one.steps * one.encoder.image.norm / one.noise.known_scale for one in run)
+
+    def basis(self, run):
+        return "closed form"
+
+class Coins(Source):
+    name = "coins"
+
+    def load(self, rest, root):
+        rows, labels = torch.linspace(-1, 1, 60)[:, None].repeat(1, 2), torch.arange(60) % 2
+        return Dataset.from_arrays("coins", (rows, labels))
+'''
+
+OWN_SCRIPT = """
+import io, json, sys, warnings
+from contextlib import redirect_stdout, redirect_stderr
+warnings.simplefilter("error")
+from noisette.cli import main
+
+def call(*arguments):
+    sys.argv, out, err = ["noisette", "--load", "own.py", *arguments], io.StringIO(), io.StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        return ended.code, out.getvalue(), err.getvalue()
+
+pure = ("--encoder", "Ranked(dim=1)", "--noise", "Laplace(scale=4)", "--rate", "1", "--steps", "2", "--json")
+_, out, _ = call("account", *pure, "--accountant", "closed")
+found = json.loads(out)
+assert abs(found["epsilon"] - 0.5) < 1e-12, found
+assert (found["accountant"], found["basis"]) == ("closed", "closed form"), found
+
+from noisette import Gaussian, L2, Laplace, Mechanism, Ranked, calibrate, guarantee
+from noisette.data import load, people
+from noisette.errors import InvalidInput, Unaccountable
+scale = calibrate(Mechanism(Ranked(dim=1), Laplace(), 1.0, 2), 1.0, 1e-5, accountant="closed").noise.known_scale
+assert 2.0 <= scale <= 2.002, scale
+try:
+    guarantee(Mechanism(L2(dim=4), Gaussian(2.0), 1.0, 1), 1e-5, "closed")
+except Unaccountable as error:
+    assert error.hint == "choose one of pld, rdp, rdp-classic", error.hint
+else:
+    raise AssertionError
+assert repr(load("coins")) == "Dataset(name='coins', train=60, test=0, shape=(2,), classes=2)"
+assert people("coins") == "coins"
+
+from noisette.account import Accountant
+class Second(Accountant):
+    name = "pld"
+    def epsilon(self, run, delta): return 0.0
+    def basis(self, run): return "none"
+try:
+    guarantee(Mechanism(L2(dim=4), Gaussian(2.0), 1.0, 1), 1e-5)
+except InvalidInput as error:
+    assert "'pld' names two classes" in str(error), error
+else:
+    raise AssertionError("an accountant took the place of another")
+print("done")
+"""
+
+
+def test_an_accountant_and_a_data_set_of_our_own(tmp_path: Path) -> None:
+    """The command line knows both by --load; none can take the name of another."""
+    (tmp_path / "own.py").write_text(OWN)
+    done = run(tmp_path, OWN_SCRIPT)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import stat
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,48 @@ def test_arrays(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "b.new").mkdir()
-    for path in (tmp_path / "file" / "a", tmp_path / "none" / "a", tmp_path / "folder", tmp_path / "b"):
+    for path in (tmp_path / "file" / "a", tmp_path / "none" / "a", tmp_path / "folder", tmp_path / ("b" * 300)):
         with refused(InvalidInput, match="cannot be written"):
             files.write(path, b"data")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder"], "no litter"
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write(path, b"one")
+    files.write(path, b"two")
+    assert path.read_bytes() == b"two"
+
+    def stopped() -> None:
+        with files.replacing(path) as file:
+            file.write(b"half of th")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    """Each has a file of its own until it is whole: of two at once, the last to end stays."""
+    path = tmp_path / "file"
+    with files.replacing(path) as outer:
+        outer.write(b"long and first")
+        with files.replacing(path) as inner:
+            inner.write(b"short")
+        assert path.read_bytes() == b"short"
+    assert path.read_bytes() == b"long and first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_permissions_are_the_users_choice(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.write(tmp_path / "open", b"")
+        with files.replacing(tmp_path / "closed", mode=0o600):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "closed").stat().st_mode) == 0o600

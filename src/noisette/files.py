@@ -6,7 +6,9 @@ it ends in an `InvalidInput` that names the file.
 
 from __future__ import annotations
 
+import fcntl
 import io
+import itertools
 import json
 import os
 import stat
@@ -16,7 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import torch
@@ -24,24 +26,63 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput, NoisetteError
 
-__all__ = ["array", "fill", "load", "naming", "parse", "raw", "record", "records", "save", "table", "text", "write"]
+__all__ = [
+    "array",
+    "fill",
+    "load",
+    "naming",
+    "parse",
+    "raw",
+    "record",
+    "records",
+    "replacing",
+    "save",
+    "table",
+    "text",
+    "write",
+]
 
 
-def write(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; a crash or a full disk leaves the old file as it was."""
-    beside = path.with_name(path.name + ".new")
+_written = itertools.count()
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write, which stands at `path`, on disk, when the block has ended well; otherwise nothing has changed.
+
+    `mode` has the permissions that it may get, less those that the user's umask takes. While it is written it has a
+    name of its own, which ends in ``.new``, and a lock: what has the name and no lock was left by a process that died.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     with replacing(Path(here, "f")) as file:
+    ...         _ = file.write(b"abc")
+    ...     Path(here, "f").read_bytes(), len(os.listdir(here))
+    (b'abc', 1)
+    """
+    beside = path.with_name(f"{path.name}.{os.getpid()}-{next(_written)}.new")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        with beside.open("wb") as file:
-            file.write(data)
+        with os.fdopen(handle, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
+            beside.replace(path)
+    except BaseException:  # Ctrl-C as well
         with suppress(OSError):
             beside.unlink()
+        raise
+
+
+def write(path: Path, data: bytes, *, hint: str = "free some space, then resume the run") -> None:
+    """Put `data` at `path`; a crash or a full disk leaves the old file as it was."""
+    try:
+        with replacing(path) as file:
+            file.write(data)
+    except OSError as error:
         raise InvalidInput(
-            f"{path} cannot be written ({reason(error)}); the file before it is intact.",
-            hint="free some space, then resume the run",
+            f"{path} cannot be written ({reason(error)}); what was there is intact.", hint=hint
         ) from None
 
 

@@ -17,11 +17,12 @@ from abc import ABC
 from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from noisette.errors import InvalidInput, ParseError
 
 S = TypeVar("S", bound="Spec")
+T = TypeVar("T")
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -70,14 +71,14 @@ def canonical(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(told)})"
 
 
-def registered(base: type[S]) -> dict[str, type[S]]:
+def registered(base: type[T]) -> dict[str, type[T]]:
     """Every concrete class below `base`, by name.
 
     >>> from noisette.noise import Noise
     >>> "StudentT" in registered(Noise)
     True
     """
-    found: dict[str, type[S]] = {}
+    found: dict[str, type[T]] = {}
     pending = [base]
     while pending:
         cls = pending.pop()
@@ -90,6 +91,35 @@ def registered(base: type[S]) -> dict[str, type[S]]:
                     hint="give one of them another name",
                 )
             found[cls.__name__] = cls
+    return dict(sorted(found.items()))
+
+
+class Named(Protocol):
+    """What has a name that the command line takes."""
+
+    name: ClassVar[str]
+
+
+N = TypeVar("N", bound=Named)
+
+
+def named(base: type[N]) -> dict[str, N]:
+    """One of every concrete class below `base`, by its `name`.
+
+    >>> from noisette.account import Accountant
+    >>> list(named(Accountant))
+    ['pld', 'rdp', 'rdp-classic']
+    """
+    found: dict[str, N] = {}
+    for cls in registered(base).values():
+        if not isinstance(getattr(cls, "name", None), str):
+            raise InvalidInput(f"{cls.__name__} has no name.", hint=f'write name = "..." in the class {cls.__name__}')
+        if cls.name in found:
+            raise InvalidInput(
+                f"{cls.name!r} names two classes, {type(found[cls.name]).__name__} and {cls.__name__}.",
+                hint="give one of them another name",
+            )
+        found[cls.name] = cls()
     return dict(sorted(found.items()))
 
 

@@ -18,7 +18,7 @@ from noisette import (
     ScipyNoise,
     StudentT,
 )
-from noisette.account import ACCOUNTANTS, guarantee
+from noisette.account import accountants, guarantee
 from noisette.account.accountant import epsilon
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
 from noisette.mechanism import run_hash
@@ -30,7 +30,7 @@ SMALL = HalfNormal(levels=4)
 PLAIN = Mechanism(Ranked(dim=20, profiles=SMALL), StudentT(9, 1.0), rate=0.1, steps=10)
 
 
-@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+@pytest.mark.parametrize("accountant", accountants())
 def test_fields(accountant: str) -> None:
     found = guarantee(PLAIN, DELTA, accountant)
     assert found.kind == "bound"
@@ -84,14 +84,14 @@ def test_delta_must_be_below_one_in_n() -> None:
 def test_unknown_accountants_and_open_scales_are_refused() -> None:
     with refused(InvalidInput, "accountant"):
         guarantee(PLAIN, DELTA, "moments")
-    for accountant in ACCOUNTANTS:
+    for accountant in accountants():
         with refused(InvalidInput, "no scale"):
             guarantee(PLAIN.replace(noise=StudentT(9)), DELTA, accountant)
         with refused(InvalidInput, "no dimension"):
             guarantee(PLAIN.replace(encoder=Ranked()), DELTA, accountant)
 
 
-@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+@pytest.mark.parametrize("accountant", accountants())
 def test_no_steps_cost_nothing(accountant: str) -> None:
     none = PLAIN.replace(steps=0)
     assert guarantee(none, DELTA, accountant).epsilon == 0

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from noisette.cli import app, main
 from noisette.cli.output import log
-from noisette.data.published import PUBLISHED
+from noisette.data.sources import sources
 from noisette.recipes import names
 from tests.cli.command import Command, Outcome
 from tests.cli.damage import assert_documented, begun, copied, snapshot
@@ -37,7 +37,6 @@ BASES: dict[str, tuple[str, ...]] = {
     "show": ("copy/tiny-0001",),
     "predict": ("copy/tiny-0001", "x.npy"),
     "audit": ("--encoder", "L2(dim=3)", "--noise", "Gaussian(scale=2.0)", "--rate", "0.1", "--steps", "50"),
-    "figures": ("--folder", "none"),
     "data fetch": ("none",),
 }
 """What a command is given beside the option that is tried: as little work as there is."""
@@ -99,7 +98,7 @@ def _long(command: str, option: str, value: str) -> bool:
         ("audit", "--steps"): 200 < number <= 10**7,
         ("compare", "--dim"): number > 10**4,
     }
-    return work.get((command, option), False) or value in names() or value in PUBLISHED
+    return work.get((command, option), False) or value in names() or value in sources()
 
 
 def _call(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import lzma
 import struct
 from pathlib import Path
@@ -11,8 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from noisette.data.files import DataFile
-from noisette.data.published import Published, decode_cifar, decode_idx
+from noisette.data.sources.cifar10 import Cifar10
+from noisette.data.sources.mnist import Mnist
+from noisette.data.sources.published import Published
 
+_NUMBERS = itertools.count()
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
@@ -28,6 +32,13 @@ def describe(name: str, content: bytes) -> DataFile:
     return DataFile(name, len(content), hashlib.sha256(content).hexdigest())
 
 
+def toy(base: type[Published], files: tuple[DataFile, ...]) -> Published:
+    """A data set of the form of `base` under a name of its own, since whatever exists is registered."""
+    number = next(_NUMBERS)
+    about = {"name": f"toy-{number}", "folder": "toy-folder", "files": files, "address": "http://127.0.0.1:9/"}
+    return type(f"Toy{number}", (base,), about)()
+
+
 def idx_set(seed: int = 0) -> tuple[Published, dict[str, bytes], np.ndarray, np.ndarray]:
     """Six training and three test images of 5x4: the set, its files, and the training images and labels."""
     generator = np.random.default_rng(seed)
@@ -39,7 +50,7 @@ def idx_set(seed: int = 0) -> tuple[Published, dict[str, bytes], np.ndarray, np.
         "t10k-labels": idx_labels(labels[6:]),
     }
     files = tuple(describe(name, content) for name, content in contents.items())
-    return Published("toy", "toy-folder", files, decode_idx), contents, images, labels
+    return toy(Mnist, files), contents, images, labels
 
 
 def cifar_set(seed: int = 0) -> tuple[Published, dict[str, bytes], np.ndarray]:
@@ -48,7 +59,7 @@ def cifar_set(seed: int = 0) -> tuple[Published, dict[str, bytes], np.ndarray]:
     records[:, 0] %= 10
     contents = {f"part_{i}.bin": records[4 * i : 4 * i + 4].tobytes() for i in range(3)}
     files = tuple(describe(name, content) for name, content in contents.items())
-    return Published("toy", "toy-folder", files, decode_cifar), contents, records
+    return toy(Cifar10, files), contents, records
 
 
 def store(published: Published, contents: dict[str, bytes], root: Path, suffix: str) -> Path:

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 
 from noisette.data import Dataset, load
 from noisette.data.bounds import beside, scaled
-from noisette.data.breast_cancer import BOUNDS
+from noisette.data.sources.breast_cancer import BOUNDS
 from tests.helpers import refused
 
 CSV = "age,kind,dose\n30,a,0.5\n60,b,7\n200,a,-3\n0,b,1\n"

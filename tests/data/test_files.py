@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import lzma
 import os
-import stat
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisette.data.files import cache_folder, check, data_root, locate, read, write
+from noisette.data.files import cache_folder, check, data_root, locate, read
 from noisette.errors import InvalidInput
 from tests.data.synthetic import COMPRESS, describe
 
@@ -166,22 +165,6 @@ def test_check_names_the_place(tmp_path: Path) -> None:
     assert check(FILE, CONTENT, "here") is CONTENT
     with pytest.raises(InvalidInput, match=r"^there holds 4 of the 5000 bytes"):
         check(FILE, b"four", "there")
-
-
-def test_write_replaces_whole_files_that_others_can_read(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "file"
-    write(path, b"one")
-    write(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert list(path.parent.iterdir()) == [path]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-
-
-def test_a_failed_write_leaves_no_litter(tmp_path: Path) -> None:
-    (tmp_path / "target").mkdir()
-    with pytest.raises(OSError, match="target"):
-        write(tmp_path / "target", b"one")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["target"]
 
 
 def test_places_come_from_the_argument_then_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -27,7 +27,17 @@ def test_the_default_place_is_data_here(tmp_path: Path, monkeypatch: pytest.Monk
     assert str(tmp_path / "data" / "mnist") in error.value.sentence
 
 
-@pytest.mark.parametrize(("name", "hint"), [("mnsit", "mnist?"), ("cifar-10", "cifar10?"), ("", "digits, mnist")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mnsit", "mnist?"),
+        ("cifar-10", "cifar10?"),
+        ("", "digits, fashion-mnist"),
+        ("digits:", "digits?"),
+        ("mnist:x", "mnist?"),
+        ("csv:", "csv:PATH"),
+    ],
+)
 def test_unknown_names_get_a_hint(name: str, hint: str) -> None:
     with pytest.raises(InvalidInput) as error:
         load(name)

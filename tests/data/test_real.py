@@ -10,11 +10,12 @@ import torch
 from sklearn.datasets import load_digits
 
 from noisette.data import load
-from noisette.data.published import PUBLISHED
+from noisette.data.sources import Published, sources
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
 ROOT = Path(os.environ.get("NOISETTE_DATA") or BESIDE)
-PRESENT = ["digits", *(name for name, published in PUBLISHED.items() if (ROOT / published.folder).is_dir())]
+PUBLISHED = [source for source in sources().values() if isinstance(source, Published)]
+PRESENT = ["digits", *(source.name for source in PUBLISHED if (ROOT / source.folder).is_dir())]
 
 # Sizes, shape, mean of the training inputs (as others publish it, to four digits) and training images of each class.
 FACTS = {

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from noisette import L2
+from noisette._kernels.reference import allowed
+from noisette.gradients.ghost import l2_sum
 from tests.helpers import adversarial_rows, ordinary_rows
 
 
@@ -54,3 +56,18 @@ def test_its_image_is_a_ball() -> None:
     assert image.norm == 0.3
     assert image.profiles == ()
     assert L2(dim=5, radius=0.3, micro_batch=4).image.norm == 0.6
+
+
+def test_every_path_clips_to_the_same_norm() -> None:
+    """The reference, each variant of the kernel and the factored sum of a Linear layer: one rule, one margin."""
+    x, g = torch.randn(1, 40, generator=torch.Generator().manual_seed(1)), torch.full((1, 3), 7.0)
+    row = torch.cat([torch.outer(g[0], x[0]).flatten(), g[0]])[None]
+    encoder = L2(dim=row.shape[1], radius=0.3)
+    found = {"reference": encoder.encode(row)[0], "factored": l2_sum([(x, g)], encoder.radius)}
+    kernel = encoder.kernel()
+    if kernel is not None:
+        found["kernel"] = kernel.rows_sum(row)
+    for name, clipped in found.items():
+        norm = float(torch.linalg.vector_norm(clipped))
+        assert norm <= encoder.radius, name
+        assert norm == pytest.approx(allowed(encoder.radius), rel=1e-14), name

@@ -1,18 +1,33 @@
-"""The modules of experiments/, imported by their plain names, as the command imports them."""
+"""The modules of experiments/, imported by their plain names, as its scripts import them."""
 
 from __future__ import annotations
 
 import importlib
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from noisette.cli.figures import importable
-
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Inside, the modules of `folder` are imported by their plain names, and no others of these names are."""
+    names = [path.stem for path in folder.glob("*.py")]
+    aside = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(aside)
 
 
 @pytest.fixture

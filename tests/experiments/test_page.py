@@ -20,7 +20,7 @@ Here = Callable[[str], ModuleType]
 
 
 def test_the_page_is_what_the_points_give(here: Here) -> None:
-    assert PAGE.read_text() == here("page").text(), "run: noisette figures --draw"
+    assert PAGE.read_text() == here("page").text(), "run: python experiments/figures.py --draw"
 
 
 def test_every_picture_on_the_page_exists(here: Here) -> None:

@@ -238,7 +238,7 @@ def test_claims_and_sections_are_read_from_what_is_kept(copied: Path, figure: st
     assert (copied / "results" / f"{figure}.png").stat().st_size > 10_000
     claims, section = module.claims(), module.section()
     assert claims
-    assert f"noisette figures {figure}" in section
+    assert f"experiments/figures.py {figure}" in section
     assert f"results/{figure}.png" in section
     for name in ("runs", "best"):
         path = copied / "results" / f"{name}.json"

@@ -124,13 +124,13 @@ def test_the_map_is_learnt_once(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_had_begun_is_cleared(tmp_path: Path) -> None:
-    (tmp_path / ".kept.dead").write_bytes(b"half")
+    (tmp_path / "x.123-0.new").write_bytes(b"half")
 
     def contents() -> Iterator[bytes]:
-        begun = list(tmp_path.glob(".kept.*"))
+        begun = list(tmp_path.glob("*.new"))
         assert len(begun) == 1, "only what is being written now"
         keep(tmp_path / "other", [b"b"])  # must leave the file of a living process alone
-        assert begun == list(tmp_path.glob(".kept.*"))
+        assert begun == list(tmp_path.glob("*.new"))
         yield b"a"
 
     keep(tmp_path / "f", contents())

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 import numpy as np
 import torch
 
+from noisette._kernels.reference import allowed
 from noisette.errors import InvalidInput
 from noisette.profiles import ProfileSet
 from noisette.profiles.base import Array, rank_counts
@@ -29,7 +30,6 @@ __all__ = ["Kernel", "NoKernel", "by_rank", "clipping", "fits", "new_layers", "v
 
 _MOST_LEVELS = 1024  # of a profile: more are rounded down to these
 _MOST_KNOTS = 64  # that a profile is chosen by
-_MARGIN = 2.0**-36  # covers the rounding of a norm, also over 10**8 coordinates
 
 
 class NoKernel(UserWarning):
@@ -110,7 +110,7 @@ def fits(rows: torch.Tensor) -> bool:
 def clipping(radius: float) -> Kernel | None:
     """The kernel that clips at an L2 norm of `radius`."""
     isa = variant()
-    return Kernel(_native.Plan("l2", radius * (1 - _MARGIN)), (), isa) if isa else None
+    return Kernel(_native.Plan("l2", allowed(radius)), (), isa) if isa else None
 
 
 def by_rank(kind: str, blocks: tuple[ProfileSet, ...]) -> Kernel | None:

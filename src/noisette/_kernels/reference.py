@@ -19,14 +19,25 @@ def finite_rows(rows: torch.Tensor) -> torch.Tensor:
     return torch.where(finite, rows, 0.0)
 
 
+def allowed(radius: float) -> float:
+    """The norm that every clipping aims at, so that no clipped vector is longer than `radius`.
+
+    The margin covers the rounding of a norm in float64, summed in any order, also over 10**8 coordinates.
+    """
+    return radius * (1 - 2.0**-36)
+
+
+def scaled_norms(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The norm of each row divided by its largest magnitude, and that magnitude, (B, 1) both: neither overflows."""
+    largest = _largest(rows.abs().amax(dim=1, keepdim=True))
+    return torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True), largest
+
+
 def clip_norm(rows: torch.Tensor, radius: float) -> torch.Tensor:
-    """Rows scaled down to norm `radius` where longer. The norm is taken of row / max, so nothing overflows."""
-    largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    norm = torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
-    # the margin covers the rounding of the norm, so that the clipped row is never longer than radius
-    allowed = radius * (1 - 2.0**-40)
-    longer = norm * largest > allowed
-    return torch.where(longer, rows / largest * (allowed / norm), rows)
+    """Rows scaled down to norm `radius` where longer."""
+    norm, largest = scaled_norms(rows)
+    longer = norm * largest > allowed(radius)
+    return torch.where(longer, rows / largest * (allowed(radius) / norm), rows)
 
 
 def exact_bounds(rows: torch.Tensor, levels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:

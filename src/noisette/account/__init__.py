@@ -1,9 +1,29 @@
-"""Accounting: from a frozen `Mechanism` to a certified epsilon. Knows nothing of training, denoising or audits."""
+"""Accounting: from a frozen `Mechanism` to a certified epsilon. Knows nothing of training, denoising or audits.
 
-from noisette.account.accountant import ACCOUNTANTS, guarantee
+A new accountant is one file in this folder and is found by itself; so is any subclass of `Accountant` elsewhere.
+"""
+
+import importlib
+import pkgutil
+
+from noisette.account.accountant import guarantee
+from noisette.account.base import Accountant, accountants
 from noisette.account.calibrate import calibrate
 from noisette.account.compare import compare
 from noisette.account.ledger import Ledger, read_ledger
 from noisette.account.tradeoff import Tradeoff, tradeoff
 
-__all__ = ["ACCOUNTANTS", "Ledger", "Tradeoff", "calibrate", "compare", "guarantee", "read_ledger", "tradeoff"]
+for _module in pkgutil.iter_modules(__path__, __name__ + "."):
+    importlib.import_module(_module.name)
+
+__all__ = [
+    "Accountant",
+    "Ledger",
+    "Tradeoff",
+    "accountants",
+    "calibrate",
+    "compare",
+    "guarantee",
+    "read_ledger",
+    "tradeoff",
+]

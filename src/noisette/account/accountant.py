@@ -1,30 +1,16 @@
-"""One question, three accountants: what does this run promise?"""
+"""One question to any accountant: what does this run promise?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from noisette.account import rdp
-from noisette.account.curve import step_curve
-from noisette.account.pld import privacy_loss
+from noisette.account import base
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
 from noisette.spec import positive
 
-__all__ = ["ACCOUNTANTS", "check_delta", "epsilon", "guarantee"]
-
-
-def _pld(run: Run, delta: float) -> float:
-    return float(privacy_loss(run).get_epsilon_for_delta(delta))
-
-
-ACCOUNTANTS: dict[str, Callable[[Run, float], float]] = {
-    "pld": _pld,
-    "rdp": lambda run, delta: rdp.epsilon_tighter(rdp.renyi(run), delta),
-    "rdp-classic": lambda run, delta: rdp.epsilon_classic(rdp.renyi(run), delta),
-}
-"""Tight (pld, the default), Renyi with the tighter conversion, and Renyi with the paper's."""
+__all__ = ["check_delta", "epsilon", "guarantee"]
 
 
 def check_delta(delta: float, examples: int | None = None) -> float:
@@ -42,9 +28,8 @@ def check_delta(delta: float, examples: int | None = None) -> float:
 
 def epsilon(run: Run, delta: float, accountant: str = "pld") -> float:
     """The epsilon of a run, infinite where it is above what floats can hold or cannot be told."""
-    if accountant not in ACCOUNTANTS:
-        raise InvalidInput(f"accountant is {accountant!r}, not known.", hint=f"choose one of {', '.join(ACCOUNTANTS)}")
-    value = ACCOUNTANTS[accountant](run, delta) if any(mechanism.steps for mechanism in run) else 0.0
+    known = base.accountant(accountant, run)
+    value = known.epsilon(run, delta) if any(mechanism.steps for mechanism in run) else 0.0
     return value if value >= 0 else math.inf
 
 
@@ -74,16 +59,11 @@ def guarantee(
             f"no finite epsilon could be shown at delta = {delta:g}.",
             hint="the noise is far too small for this many steps, or delta too small: raise the scale",
         )
-    bases = (
-        dict.fromkeys(step_curve(m.encoder, m.noise).basis for m in run)
-        if accountant == "pld"
-        else {"per-order maximum": 0}
-    )
     return Guarantee(
         epsilon=value,
         delta=delta,
         accountant=accountant,
         kind="bound" if all(mechanism.noise.certified for mechanism in run) else "estimate",
         mechanism_hash=run_hash(run),
-        basis="; ".join(bases),
+        basis=base.accountant(accountant, run).basis(run),
     )

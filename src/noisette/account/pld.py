@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting.pld import privacy_loss_distribution
 
+from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.errors import Unaccountable
 from noisette.mechanism import Run
 
-__all__ = ["privacy_loss"]
+__all__ = ["Pld", "privacy_loss"]
 
 PrivacyLoss: TypeAlias = Any
 """A dp_accounting PrivacyLossDistribution, whose package has no types."""
@@ -25,6 +26,18 @@ _FINENESS = 40.0
 _LEAST_POINTS = 4000
 _MOST_TRIES = 24  # a few are enough, where there is a lattice
 _MOST_POINTS = 2**21
+
+
+class Pld(Accountant):
+    """Privacy-loss distributions: tight, and the default."""
+
+    name = "pld"
+
+    def epsilon(self, run: Run, delta: float) -> float:
+        return float(privacy_loss(run).get_epsilon_for_delta(delta))
+
+    def basis(self, run: Run) -> str:
+        return "; ".join(dict.fromkeys(step_curve(mechanism.encoder, mechanism.noise).basis for mechanism in run))
 
 
 @lru_cache(maxsize=64)

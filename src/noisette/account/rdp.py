@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from noisette.account.base import Accountant
 from noisette.account.curve import levels_and_counts
 from noisette.account.lattice import Array
 from noisette.account.moments import log_moments
@@ -17,12 +18,24 @@ from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism, Run
 from noisette.noise import Noise
 
-__all__ = ["ORDERS", "epsilon_classic", "epsilon_tighter", "renyi"]
+__all__ = ["ORDERS", "Rdp", "epsilon_tighter", "least", "renyi"]
 
 ORDERS = np.arange(2, 257)
 """The orders that are tried; any one of them gives a bound."""
 
 _MOST_LEVELS = 64
+
+
+class Rdp(Accountant):
+    """Renyi divergences with the tighter conversion."""
+
+    name = "rdp"
+
+    def epsilon(self, run: Run, delta: float) -> float:
+        return epsilon_tighter(renyi(run), delta)
+
+    def basis(self, run: Run) -> str:  # noqa: ARG002
+        return "per-order maximum"
 
 
 def renyi(run: Run) -> Array:
@@ -41,17 +54,13 @@ def renyi(run: Run) -> Array:
     return total
 
 
-def epsilon_classic(divergences: Array, delta: float) -> float:
-    """The conversion that the paper uses: the least of RDP + log(1/delta) / (order - 1)."""
-    return _least(divergences + math.log(1 / delta) / (ORDERS - 1))
-
-
 def epsilon_tighter(divergences: Array, delta: float) -> float:
     """The tighter conversion: RDP + log((order - 1) / order) - (log delta + log order) / (order - 1)."""
-    return _least(divergences + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1))
+    return least(divergences + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1))
 
 
-def _least(candidates: Array) -> float:
+def least(candidates: Array) -> float:
+    """The best of the epsilons that the orders give; none is below zero."""
     return max(0.0, float(candidates.min()))
 
 

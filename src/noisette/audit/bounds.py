@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from noisette.denoise.ks import largest_gap
+
 __all__ = ["Array", "ks_p_value", "upper_bound"]
 
 Array = npt.NDArray[np.float64]
-
-_STRIDE = 100
 
 
 def upper_bound(count: int, trials: int, level: float) -> float:
@@ -32,25 +32,4 @@ def ks_p_value(draws: Array, cdf: Callable[[Array], Array]) -> float:
     """
     if not np.all(np.isfinite(draws)):
         return 0.0
-    return float(stats.kstwo.sf(_ks_distance(np.sort(draws), cdf), len(draws)))
-
-
-def _ks_distance(x: Array, cdf: Callable[[Array], Array]) -> float:
-    """The exact distance of sorted draws from a law, with few calls of its distribution function.
-
-    Both functions only rise, so their values at every hundredth draw bound the distance in between; the law is looked
-    at closely only where the largest distance may be.
-    """
-    n = len(x)
-    knots = np.unique(np.append(np.arange(0, n, _STRIDE), n - 1))
-    at = cdf(x[knots])
-    best = float(np.max(np.maximum((knots + 1) / n - at, at - knots / n)))
-    ceiling = np.maximum(knots[1:] / n - at[:-1], at[1:] - (knots[:-1] + 1) / n)
-    for gap in np.argsort(-ceiling):
-        if ceiling[gap] <= best:
-            break
-        inner = np.arange(knots[gap] + 1, knots[gap + 1])
-        if len(inner):
-            values = cdf(x[inner])
-            best = max(best, float(np.max(np.maximum((inner + 1) / n - values, values - inner / n))))
-    return best
+    return float(stats.kstwo.sf(largest_gap(np.sort(draws), cdf), len(draws)))

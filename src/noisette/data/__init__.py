@@ -1,4 +1,4 @@
-"""Data sets: five by name, and your own from arrays, tables and image folders."""
+"""Data sets: some by name, and your own from arrays, tables and image folders."""
 
 from noisette.data.base import Dataset
 from noisette.data.fetch import fetch

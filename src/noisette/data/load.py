@@ -6,14 +6,11 @@ import difflib
 from pathlib import Path
 
 from noisette.data.base import Dataset
-from noisette.data.bounds import beside
 from noisette.data.files import data_root
-from noisette.data.published import PUBLISHED
+from noisette.data.sources import Source, sources
 from noisette.errors import InvalidInput
 
 __all__ = ["load", "people"]
-
-_FORMS = "csv:PATH:TARGET, csv:PATH:TARGET:TEST_FRACTION or folder:PATH"
 
 
 def load(name: str, root: str | Path | None = None) -> Dataset:
@@ -28,25 +25,13 @@ def load(name: str, root: str | Path | None = None) -> Dataset:
     >>> load("digits").classes
     10
     """
-    form, _, rest = name.partition(":")
-    if form == "folder" and rest:
-        return Dataset.from_folder(rest)
-    if form == "csv" and rest:
-        path, target, fraction = _table(name, rest)
-        return Dataset.from_csv(path, target, fraction, beside(Path(path)))
-    if name == "digits":
-        from noisette.data.digits import digits  # noqa: PLC0415 - scikit-learn takes a second to import
-
-        return digits()
-    if name == "breast-cancer":
-        from noisette.data.breast_cancer import breast_cancer  # noqa: PLC0415 - likewise
-
-        return breast_cancer()
-    if name in PUBLISHED:
-        return PUBLISHED[name].load(data_root(root))
-    known = ["digits", *PUBLISHED, "breast-cancer"]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) or known
-    raise InvalidInput(f"there is no data set {name!r}.", hint=f"did you mean {', '.join(near)}? Your own: {_FORMS}")
+    source, rest = _find(name)
+    if source is None:
+        known = [one.name for one in sources().values() if not one.forms]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) or known
+        forms = ", ".join(form for one in sources().values() for form in one.forms)
+        raise InvalidInput(f"there is no data set {name!r}.", hint=f"did you mean {', '.join(near)}? Your own: {forms}")
+    return source.load(rest, data_root(root))
 
 
 def people(name: str) -> str:
@@ -59,20 +44,14 @@ def people(name: str) -> str:
     >>> people("digits")
     'digits'
     """
-    form, _, rest = name.partition(":")
-    if form == "csv" and rest:
-        rest = _table(name, rest)[0]
-    return f"{form}:{Path(rest).resolve()}" if form in ("csv", "folder") and rest else name
+    source, rest = _find(name)
+    return name if source is None else source.people(rest)
 
 
-def _table(name: str, rest: str) -> tuple[str, str, float]:
-    path, _, last = rest.rpartition(":")
-    try:
-        fraction = float(last)
-    except ValueError:
-        target, fraction = last, 0.0
-    else:
-        path, _, target = path.rpartition(":")
-    if not path or not target:
-        raise InvalidInput(f"{name!r} does not say which column is the label.", hint=f"write {_FORMS}")
-    return path, target, fraction
+def _find(name: str) -> tuple[Source | None, str]:
+    """The source that `name` means, if any, and what it is told; one that takes nothing is told nothing."""
+    first, colon, rest = name.partition(":")
+    source = sources().get(first)
+    if source is None or not (rest if source.forms else not colon):
+        return None, ""
+    return source, rest

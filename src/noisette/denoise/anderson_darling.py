@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -24,14 +23,6 @@ class AndersonDarling(Distance):
     >>> AndersonDarling()
     AndersonDarling(multiplier=1.0, cap=None, threshold=0.0)
     """
-
-    multiplier: float = 1.0
-    cap: float | None = None
-    threshold: float = 0.0
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return cls(), cls(multiplier=2.0, cap=0.25, threshold=0.005)
 
     def _distance(self, ascending: Array, noise: Noise) -> float:
         n = len(ascending)

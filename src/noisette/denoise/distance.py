@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from noisette.spec import positive, real
 __all__ = ["Distance"]
 
 
+@dataclass(frozen=True)
 class Distance(Denoiser):
     """Scale the vector by how far its values, taken as one sample, are from the noise law.
 
@@ -29,9 +32,13 @@ class Distance(Denoiser):
     The comparison is with the law of the noise as released: in a chain, put a distance first.
     """
 
-    multiplier: float
-    cap: float | None
-    threshold: float
+    multiplier: float = 1.0
+    cap: float | None = None
+    threshold: float = 0.0
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return cls(), cls(multiplier=2.0, cap=0.25, threshold=0.005)
 
     def __post_init__(self) -> None:
         self._set(multiplier=positive("multiplier", self.multiplier), threshold=real("threshold", self.threshold))

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 
 from noisette.denoise.base import Denoiser, State
-from noisette.denoise.moments import variance
+from noisette.denoise.moments import moment
 from noisette.errors import InvalidInput
 from noisette.noise import Noise
 from noisette.private import Released
@@ -36,7 +36,7 @@ class JamesStein(Denoiser):
             raise InvalidInput(
                 f"James-Stein shrinkage needs 3 coordinates and there are {dim}.", hint="use Identity() or Score()"
             )
-        if math.isinf(variance(noise)):
+        if math.isinf(moment(noise, "std") ** 2):
             raise InvalidInput(
                 f"the variance of {noise!r} is infinite, so there is nothing to shrink by.",
                 hint="use Score(), whose variance is finite, or a noise with lighter tails",
@@ -45,6 +45,6 @@ class JamesStein(Denoiser):
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:
         values = released.values
         square = float(values.square().sum())
-        excess = (values.numel() - 2) * variance(released.noise)
+        excess = (values.numel() - 2) * moment(released.noise, "std") ** 2
         factor = 1 - excess / square if square > excess else 0.0
         return factor * values, dict(state)

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 from noisette.noise import Noise
 
-__all__ = ["information", "mean_abs", "variance"]
+__all__ = ["moment"]
 
 
-@lru_cache(maxsize=64)
-def information(noise: Noise) -> float:
-    """Fisher information of the location.
-
-    >>> from noisette import Laplace
-    >>> information(Laplace(scale=2.0))
-    0.25
-    """
-    return noise.fisher_information
-
-
-@lru_cache(maxsize=64)
-def variance(noise: Noise) -> float:
-    """Variance of one coordinate.
+@lru_cache(maxsize=192)
+def moment(noise: Noise, which: Literal["fisher_information", "std", "mean_abs"]) -> float:
+    """The Fisher information of the location, the standard deviation or the mean absolute value of one coordinate.
 
     >>> from noisette import Laplace
-    >>> round(variance(Laplace(scale=2.0)), 12)
-    8.0
+    >>> moment(Laplace(scale=2.0), "fisher_information"), moment(Laplace(scale=2.0), "mean_abs")
+    (0.25, 2.0)
     """
-    return noise.std**2
-
-
-@lru_cache(maxsize=64)
-def mean_abs(noise: Noise) -> float:
-    """Mean absolute value of one coordinate.
-
-    >>> from noisette import Laplace
-    >>> mean_abs(Laplace(scale=2.0))
-    2.0
-    """
-    return noise.mean_abs
+    value: float = getattr(noise, which)
+    return value

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 
 from noisette.denoise.base import Denoiser, State
-from noisette.denoise.moments import information
+from noisette.denoise.moments import moment
 from noisette.errors import InvalidInput
 from noisette.noise import Noise
 from noisette.private import Released
@@ -33,7 +33,7 @@ class Score(Denoiser):
         return (cls(),)
 
     def _check(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
-        if math.isinf(information(noise)):
+        if math.isinf(moment(noise, "fisher_information")):
             raise InvalidInput(
                 f"the Fisher information of {noise!r} is infinite, so its score has no finite variance.",
                 hint="use Kalman() or LowPass(), or a law without so sharp a peak",
@@ -41,5 +41,5 @@ class Score(Denoiser):
 
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:
         noise, values = released.noise, released.values
-        scores = noise.score(values.detach().cpu().numpy()) / information(noise)
+        scores = noise.score(values.detach().cpu().numpy()) / moment(noise, "fisher_information")
         return torch.from_numpy(scores).to(values.device), dict(state)

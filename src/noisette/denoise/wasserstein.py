@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 from scipy import interpolate, special
 
 from noisette.denoise.distance import Distance
-from noisette.denoise.moments import mean_abs
+from noisette.denoise.moments import moment
 from noisette.errors import InvalidInput
 from noisette.noise import Noise
 from noisette.noise.base import Array
@@ -32,16 +31,8 @@ class Wasserstein(Distance):
     Wasserstein(multiplier=1.0, cap=None, threshold=0.0)
     """
 
-    multiplier: float = 1.0
-    cap: float | None = None
-    threshold: float = 0.0
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return cls(), cls(multiplier=2.0, cap=0.25, threshold=0.01)
-
     def _check(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
-        if math.isinf(mean_abs(noise)):
+        if math.isinf(moment(noise, "mean_abs")):
             raise InvalidInput(
                 f"the Wasserstein distance to {noise!r} is infinite, because the law has no mean.",
                 hint="use KS(), CramerVonMises() or AndersonDarling()",
@@ -70,7 +61,7 @@ class Wasserstein(Distance):
             summit = c * q - np.maximum(q, 0.0) - tail(np.abs(q))
             total += 2 * float(np.sum(np.maximum(summit - np.maximum(h_a, h_b)[crossed], 0.0)))
         ends = float(area[0] + area[-1] - x[-1])
-        return (total + ends) / mean_abs(standard)
+        return (total + ends) / moment(standard, "mean_abs")
 
 
 @lru_cache(maxsize=16)
@@ -79,6 +70,6 @@ def _integrated_tail(standard: Noise) -> Callable[[Array], Array]:
     roots, weights = special.roots_legendre(5)
     left, width = _NODES[:-1, None], np.diff(_NODES)[:, None]
     pieces = (width / 2 * standard.sf(left + width / 2 * (1 + roots))) @ weights
-    values = mean_abs(standard) / 2 - np.concatenate([[0.0], np.cumsum(pieces)])
+    values = moment(standard, "mean_abs") / 2 - np.concatenate([[0.0], np.cumsum(pieces)])
     table = interpolate.CubicHermiteSpline(_NODES, values, -standard.sf(_NODES))
     return lambda x: np.asarray(table(np.minimum(x, _NODES[-1])))

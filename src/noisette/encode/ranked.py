@@ -9,7 +9,7 @@ import torch
 
 from noisette._kernels import native
 from noisette.encode.sorted_profile import SortedProfile
-from noisette.profiles import Blocks, HalfNormal, PaperGaussian, Profiles, Tails
+from noisette.profiles import Blocks, HalfNormal, PaperGaussian, Tails
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,6 @@ class Ranked(SortedProfile):
     >>> Ranked(dim=4).encode(torch.tensor([[9.0, -9.0, 0.0, 0.001]])).abs().sum() <= 2
     tensor(True)
     """
-
-    dim: int | None = None
-    profiles: Profiles = HalfNormal()
-    radius: float = 1.0
-    micro_batch: int = 1
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

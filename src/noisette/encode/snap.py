@@ -9,7 +9,7 @@ import torch
 
 from noisette._kernels import native
 from noisette.encode.sorted_profile import SortedProfile
-from noisette.profiles import HalfNormal, PaperGaussian, Profiles
+from noisette.profiles import PaperGaussian
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,6 @@ class Snap(SortedProfile):
     >>> Snap(dim=2).encode(torch.tensor([[1e-9, -1e-3]])).sign()
     tensor([[ 1., -1.]], dtype=torch.float64)
     """
-
-    dim: int | None = None
-    profiles: Profiles = HalfNormal()
-    radius: float = 1.0
-    micro_batch: int = 1
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from noisette._kernels import reference
 from noisette.encode.base import Encoder, Image
 from noisette.errors import InvalidInput
-from noisette.profiles import Profiles, ProfileSet, build
+from noisette.profiles import HalfNormal, Profiles, ProfileSet, build
 
 
 @lru_cache(maxsize=8)
@@ -20,10 +21,14 @@ def _scaled(profiles: Profiles, dim: int, radius: float) -> tuple[ProfileSet, ..
     return tuple(block.scaled(radius) for block in build(profiles, dim)) if radius != 1 else build(profiles, dim)
 
 
+@dataclass(frozen=True)
 class SortedProfile(Encoder):
     """Bounds every coordinate by a profile's value at the rank of its magnitude."""
 
-    profiles: Profiles
+    dim: int | None = None
+    profiles: Profiles = HalfNormal()
+    radius: float = 1.0
+    micro_batch: int = 1
 
     @abstractmethod
     def _bounded(self, rows: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:

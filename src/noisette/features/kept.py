@@ -6,10 +6,10 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from noisette import files
 from noisette.errors import InvalidInput
 
 __all__ = ["HEADER", "check", "keep", "made"]
@@ -17,7 +17,7 @@ __all__ = ["HEADER", "check", "keep", "made"]
 HEADER = 4096
 """Bytes before the contents, so that these start on a page."""
 
-_BEGUN, _LOCK = ".kept.", ".lock"
+_LOCK = ".lock"
 
 
 def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
@@ -25,6 +25,7 @@ def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
 
     Of several processes that want the same file at once, say the ranks of one run, one makes it and the others wait.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
     ...     [made(Path(here, "f"), lambda: [b"abc"]) for _ in range(2)]
     [True, False]
@@ -59,18 +60,16 @@ def _alone(path: Path) -> Iterator[None]:
 def keep(path: Path, contents: Iterable[bytes]) -> None:
     """Write `contents`, a piece in memory at a time, behind a header with their digest.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
     ...     keep(Path(here, "f"), [b"ab", b"c"])
     ...     check(Path(here, "f"))
     True
     """
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear(path.parent)
-        handle, temporary = tempfile.mkstemp(prefix=_BEGUN, dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # says that somebody is at it
+        with files.replacing(path, mode=0o600) as file:
             file.write(bytes(HEADER))
             digest = hashlib.sha256()
             for piece in contents:
@@ -78,20 +77,13 @@ def keep(path: Path, contents: Iterable[bytes]) -> None:
                 file.write(piece)
             file.seek(0)
             file.write(digest.hexdigest().encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
 
 
 def _clear(folder: Path) -> None:
     """Remove what processes had begun to write when they were killed: nobody holds a lock on it."""
-    for left in folder.glob(f"{_BEGUN}*"):
+    for left in folder.glob("*.new"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
@@ -99,7 +91,7 @@ def _clear(folder: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> InvalidInput:
     return InvalidInput(
-        f"nothing can be kept in {path.parent} ({(error.strerror or 'unknown error').lower()}).",
+        f"nothing can be kept in {path.parent} ({files.reason(error)}).",
         hint="free some space there, or set NOISETTE_CACHE to another folder",
     )
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from noisette._kernels.reference import allowed, scaled_norms
+
 __all__ = ["l2_sum"]
 
 _BLOCK = 1 << 20  # numbers held in float64 at a time: about what a processor's cache holds
@@ -58,9 +60,7 @@ def _factors(block: Sequence[tuple[Tensor, Tensor]], biased: Sequence[bool], rad
     ]
     norm = _norm(torch.cat(norms, dim=1))
     finite = torch.isfinite(norm)
-    # the margin covers the rounding of the norm, so that the clipped gradient is never longer than radius
-    allowed = radius * (1 - 2.0**-40)
-    return finite, torch.where(finite & (norm > allowed), allowed / norm, 1.0)
+    return finite, torch.where(finite & (norm > allowed(radius)), allowed(radius) / norm, 1.0)
 
 
 def _norm(rows: Tensor) -> Tensor:
@@ -73,6 +73,5 @@ def _norm(rows: Tensor) -> Tensor:
     if rows.dtype != torch.float64:
         norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
         return norm
-    largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    norm = torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    norm, largest = scaled_norms(rows)
     return norm * largest

@@ -1,6 +1,7 @@
 // What the instruction-set variants of the kernel share with the module that calls them: plain data only.
-// kernel.cpp is compiled once for every instruction set. Nothing in it may be a function that the linker could merge
-// with its twin of another set, so there are no containers and no templates of the standard library here.
+// kernel.cpp and the headers of its phases are compiled once for every instruction set. Nothing in them may be a function
+// that the linker could merge with its twin of another set, so there are no containers and no templates of the standard
+// library here.
 #pragma once
 #include <cstddef>
 #include <cstdint>

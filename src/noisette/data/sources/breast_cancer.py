@@ -1,14 +1,15 @@
-"""The table of breast tumours that comes with scikit-learn: 569 rows of 30 numbers, no download."""
+"""``breast-cancer``: the table of breast tumours that comes with scikit-learn: 569 rows of 30 numbers, no download."""
 
 from __future__ import annotations
 
-import numpy as np
-from sklearn.datasets import load_breast_cancer
+from pathlib import Path
 
 from noisette.data.base import Dataset
 from noisette.data.bounds import Bounds, scaled
+from noisette.data.sources.base import Source
+from noisette.data.sources.digits import every_fifth
 
-__all__ = ["BOUNDS", "breast_cancer"]
+__all__ = ["BOUNDS", "BreastCancer"]
 
 # Ten measures of the nuclei in a picture: bounds of their mean, of its standard error, and of the worst three nuclei.
 _MEASURES = {
@@ -32,16 +33,20 @@ BOUNDS: Bounds = {
 """Round numbers about the ranges that the table's description publishes, which counts as public here."""
 
 
-def breast_cancer() -> Dataset:
+class BreastCancer(Source):
     """455 training and 114 test rows (N, 30), malignant (0) or benign (1), each column from its bounds to [-1, 1].
 
     Rows 0, 5, 10, ... in scikit-learn's order are the test part.
 
-    >>> breast_cancer()
+    >>> BreastCancer().load("", Path())
     Dataset(name='breast-cancer', train=455, test=114, shape=(30,), classes=2)
     """
-    bunch = load_breast_cancer()
-    rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)
-    test = np.arange(len(rows)) % 5 == 0
-    train_part, test_part = (rows[~test], bunch.target[~test]), (rows[test], bunch.target[test])
-    return Dataset.from_arrays("breast-cancer", train_part, test_part, classes=2)
+
+    name = "breast-cancer"
+
+    def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
+        from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - scikit-learn takes a second to import
+
+        bunch = load_breast_cancer()
+        rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)
+        return Dataset.from_arrays(self.name, *every_fifth(rows, bunch.target), classes=2)

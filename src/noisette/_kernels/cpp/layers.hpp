@@ -1,0 +1,150 @@
+// Where gradients come from: the layers of a model, or rows.
+#pragma once
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "arrays.hpp"
+
+namespace noisette {
+namespace {
+
+void check_strides(const Floats& array, const char* what) {
+  int64_t expected = 1;
+  for (size_t i = array.ndim(); i-- > 1;) {
+    require(array.shape(i) == 1 || array.stride(i) == expected, what);
+    expected *= static_cast<int64_t>(array.shape(i));
+  }
+}
+
+class Layers {
+ public:
+  void linear(Floats x, Floats g, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
+    require(x.ndim() == 2 && g.ndim() == 2, "a linear layer has inputs (B, in) and derivatives (B, out)");
+    Layer layer = begin(Rule::linear, x, g, weight, bias);
+    layer.in = static_cast<int64_t>(x.shape(1));
+    layer.out = static_cast<int64_t>(g.shape(1));
+    widest_ = std::max(widest_, layer.in);
+    if (weight) piece(true, layer.out, layer.in, weight_at);
+    if (bias) piece(false, 1, layer.out, bias_at);
+    layers_.push_back(layer);
+  }
+
+  // x (B, H, W, C) and g (B, h, w, O); margins are top, left, bottom, right
+  void conv(Floats x, Floats g, const std::vector<int64_t>& kernel, const std::vector<int64_t>& stride,
+            const std::vector<int64_t>& margins, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
+    require(x.ndim() == 4 && g.ndim() == 4, "a convolution has four dimensions, channels last");
+    require(kernel.size() == 2 && stride.size() == 2 && margins.size() == 4, "kernel, stride, margins: 2, 2, 4 numbers");
+    for (size_t i = 1; i < 4; ++i) require(x.shape(i) > 0 && g.shape(i) > 0, "an image is empty");
+    for (int64_t n : kernel) require(n > 0, "a kernel has a size");
+    for (int64_t n : stride) require(n > 0, "a stride is positive");
+    for (int64_t n : margins) require(n >= 0, "margins are not negative");
+    Layer layer = begin(Rule::conv, x, g, weight, bias);
+    layer.height = static_cast<int64_t>(x.shape(1));
+    layer.width = static_cast<int64_t>(x.shape(2));
+    layer.in = static_cast<int64_t>(x.shape(3));
+    layer.high = static_cast<int64_t>(g.shape(1));
+    layer.wide = static_cast<int64_t>(g.shape(2));
+    layer.out = static_cast<int64_t>(g.shape(3));
+    layer.kernel_h = kernel[0];
+    layer.kernel_w = kernel[1];
+    layer.stride_h = stride[0];
+    layer.stride_w = stride[1];
+    layer.pad_top = margins[0];
+    layer.pad_left = margins[1];
+    layer.padded_h = layer.height + margins[0] + margins[2];
+    layer.padded_w = layer.width + margins[1] + margins[3];
+    require((layer.high - 1) * stride[0] + kernel[0] <= layer.padded_h, "the output is higher than its input allows");
+    require((layer.wide - 1) * stride[1] + kernel[1] <= layer.padded_w, "the output is wider than its input allows");
+    const int64_t entries = kernel[0] * kernel[1] * layer.in;
+    const int64_t channels = (layer.out + 15) / 16 * 16;
+    if (weight) piece(false, 1, entries * layer.out, weight_at);
+    if (bias) piece(false, 1, layer.out, bias_at);
+    dense_ += (weight ? entries * layer.out : 0) + (bias ? layer.out : 0);
+    padded_ = std::max(padded_, layer.padded_h * layer.padded_w * layer.in);
+    ends_ = std::max(ends_, layer.high * layer.wide * channels);
+    product_ = std::max(product_, entries * channels);
+    layers_.push_back(layer);
+  }
+
+  void rows(Floats x, const std::vector<int64_t>& dims) {
+    require(x.ndim() == 2, "rows are (B, d)");
+    int64_t covered = 0;
+    for (int64_t dim : dims) {
+      require(dim > 0, "a block is empty");
+      covered += dim;
+    }
+    require(covered == static_cast<int64_t>(x.shape(1)), "rows do not fit the blocks");
+    int64_t at = 0;
+    for (int64_t dim : dims) {
+      Layer layer = begin(Rule::dense, x, x, true, false);
+      layer.x += at;
+      layer.in = dim;
+      piece(false, 1, dim, at);
+      layers_.push_back(layer);
+      at += dim;
+    }
+  }
+
+  // Give every piece its block; each must lie in one.
+  void share_out(const std::vector<int64_t>& dims, int64_t dim) {
+    int64_t covered = 0;
+    for (Piece& piece : pieces_) {
+      const int64_t size = piece.rows * piece.cols;
+      covered += size;
+      require(piece.at >= 0 && piece.at + size <= dim, "a layer lies outside the total");
+      int64_t start = 0, block = 0;
+      for (int64_t width : dims) {
+        if (piece.at < start + width) break;
+        start += width;
+        ++block;
+      }
+      require(dims.empty() || (block < static_cast<int64_t>(dims.size()) && piece.at + size <= start + dims[block]),
+              "a parameter lies in two blocks");
+      piece.block = dims.empty() ? 0 : block;
+    }
+    require(covered == dim && !overlapping(), "the layers do not make up the whole gradient");
+  }
+
+  int64_t examples() const { return examples_ < 0 ? 0 : examples_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0, widest_ = 0;
+
+ private:
+  Layer begin(Rule rule, const Floats& x, const Floats& g, bool weight, bool bias) {
+    check_strides(x, "the inputs of an example must lie together, channels last");
+    check_strides(g, "the derivatives of an example must lie together, channels last");
+    const int64_t n = static_cast<int64_t>(x.shape(0));
+    require(static_cast<int64_t>(g.shape(0)) == n && (examples_ < 0 || examples_ == n), "numbers of examples differ");
+    examples_ = n;
+    kept_.push_back(x);
+    kept_.push_back(g);
+    Layer layer{};
+    layer.rule = rule;
+    layer.x = x.data();
+    layer.g = g.data();
+    layer.x_stride = x.stride(0);
+    layer.g_stride = g.stride(0);
+    layer.weight = weight;
+    layer.bias = bias;
+    return layer;
+  }
+  bool overlapping() const {
+    std::vector<std::pair<int64_t, int64_t>> spans;
+    for (const Piece& piece : pieces_) spans.emplace_back(piece.at, piece.at + piece.rows * piece.cols);
+    std::sort(spans.begin(), spans.end());
+    for (size_t i = 1; i < spans.size(); ++i)
+      if (spans[i].first < spans[i - 1].second) return true;
+    return false;
+  }
+  void piece(bool outer, int64_t rows, int64_t cols, int64_t at) { pieces_.push_back({outer, rows, cols, at, 0}); }
+
+  int64_t examples_ = -1;
+  std::vector<Floats> kept_;  // layers point into these
+  std::vector<Layer> layers_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+}  // namespace noisette

@@ -1,0 +1,25 @@
+"""The paper's accountant: Renyi divergences with the classic conversion, so that its numbers come out again."""
+
+from __future__ import annotations
+
+import math
+
+from noisette.account import rdp
+from noisette.account.lattice import Array
+from noisette.mechanism import Run
+
+__all__ = ["RdpClassic", "epsilon_classic"]
+
+
+class RdpClassic(rdp.Rdp):
+    """Renyi divergences with the paper's conversion."""
+
+    name = "rdp-classic"
+
+    def epsilon(self, run: Run, delta: float) -> float:
+        return epsilon_classic(rdp.renyi(run), delta)
+
+
+def epsilon_classic(divergences: Array, delta: float) -> float:
+    """The conversion that the paper uses: the least of RDP + log(1/delta) / (order - 1)."""
+    return rdp.least(divergences + math.log(1 / delta) / (rdp.ORDERS - 1))

@@ -1,0 +1,40 @@
+"""`Source`: where a data set comes from. One file each; subclassing is all that it takes to be known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from noisette.data.base import Dataset
+from noisette.spec import named
+
+__all__ = ["Source", "sources"]
+
+
+class Source(ABC):
+    """A data set that can be asked for by `name`, like ``digits``.
+
+    A source that has to be told more gives its `forms`, like ``csv:PATH:TARGET``: what stands behind the first colon
+    is its `rest`. Sources hold nothing: two of one class are the same.
+    """
+
+    name: ClassVar[str]
+    forms: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def load(self, rest: str, root: Path) -> Dataset:
+        """The data set; files that are looked for by name are in `root`."""
+
+    def people(self, rest: str) -> str:  # noqa: ARG002
+        """A name for the people in it, the same for all that is asked of one file."""
+        return self.name
+
+
+def sources() -> dict[str, Source]:
+    """Every source by name.
+
+    >>> list(sources())
+    ['breast-cancer', 'cifar10', 'csv', 'digits', 'fashion-mnist', 'folder', 'mnist']
+    """
+    return named(Source)

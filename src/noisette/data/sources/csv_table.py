@@ -1,0 +1,41 @@
+"""``csv:PATH:TARGET``: a table of your own, and ``csv:PATH:TARGET:0.2`` to hold out a fifth of its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from noisette.data.base import Dataset
+from noisette.data.bounds import beside
+from noisette.data.sources.base import Source
+from noisette.errors import InvalidInput
+
+__all__ = ["CsvTable"]
+
+
+class CsvTable(Source):
+    """A comma-separated file; bounds of its columns are in ``NAME.bounds.toml`` beside ``NAME.csv``, if at all."""
+
+    name = "csv"
+    forms = ("csv:PATH:TARGET", "csv:PATH:TARGET:TEST_FRACTION")
+
+    def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
+        path, target, fraction = self._parts(rest)
+        return Dataset.from_csv(path, target, fraction, beside(Path(path)))
+
+    def people(self, rest: str) -> str:
+        return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
+
+    def _parts(self, rest: str) -> tuple[str, str, float]:
+        path, _, last = rest.rpartition(":")
+        try:
+            fraction = float(last)
+        except ValueError:
+            target, fraction = last, 0.0
+        else:
+            path, _, target = path.rpartition(":")
+        if not path or not target:
+            raise InvalidInput(
+                f"{f'{self.name}:{rest}'!r} does not say which column is the label.",
+                hint=f"write {' or '.join(self.forms)}",
+            )
+        return path, target, fraction

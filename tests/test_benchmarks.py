@@ -1,0 +1,25 @@
+"""docs/performance.md shows what was measured, and a measurement writes no page."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def test_the_tables_are_what_the_results_give() -> None:
+    page: dict[str, Any] = runpy.run_path(str(BENCHMARKS / "page.py"))
+    text, found = page["PAGE"].read_text(), json.loads(page["RESULTS"].read_text())
+    assert page["with_numbers"](text, found) == text, "run: make bench-page"
+    found["memory_mb"]["plain"] += 1
+    assert page["with_numbers"](text, found) != text
+
+
+def test_measuring_writes_results_alone() -> None:
+    for path in BENCHMARKS.glob("*.py"):
+        if path.name != "page.py":
+            assert not re.search(r'"docs"|performance\.md', path.read_text()), path
