@@ -28,7 +28,7 @@ def _begun(folder: Path, steps: int = 3) -> OpenRun:
 
 
 def test_folders_are_numbered(tmp_path: Path) -> None:
-    made = [new_folder(tmp_path / "runs", name).name for name in ("a", "a", "b", "a")]
+    made = [new_folder(tmp_path / "runs", name, {}).name for name in ("a", "a", "b", "a")]
     assert made == ["a-0001", "a-0002", "b-0001", "a-0003"]
 
 
@@ -126,14 +126,14 @@ def test_a_run_goes_on_wherever_its_data_is(tmp_path: Path, monkeypatch: pytest.
     opened = start(Path("runs"), recipe(Path(), steps=3), shared=Path("all.jsonl"))
     next(opened.points())
     opened.close()
-    assert opened.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
+    assert opened.settings.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
     (tmp_path / "old").rename(tmp_path / "new")
     monkeypatch.chdir(tmp_path / "new")
     again = reopen(Path("runs/tiny-0001"))
     again.resume()
     list(again.points())
     again.close()
-    assert again.people == opened.people
+    assert again.settings.people == opened.settings.people
 
 
 def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from noisette.account import rdp
 from noisette.account.curve import step_curve
-from noisette.account.pld import privacy_loss
+from noisette.account.pld import privacy_loss, privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
-from noisette.spec import positive
+from noisette.spec import positive, whole
 
-__all__ = ["ACCOUNTANTS", "check_delta", "epsilon", "guarantee"]
+__all__ = ["ACCOUNTANTS", "check_delta", "epsilon", "guarantee", "guarantees"]
 
 
 def _pld(run: Run, delta: float) -> float:
@@ -68,8 +68,32 @@ def guarantee(
     """
     run = as_run(mechanisms)
     delta = check_delta(delta, examples)
-    value = epsilon(run, delta, accountant)
-    if not math.isfinite(value):
+    return _promise(run, epsilon(run, delta, accountant), delta, accountant)
+
+
+def guarantees(
+    mechanism: Mechanism, steps: Sequence[int], delta: float, *, examples: int | None = None
+) -> dict[int, Guarantee]:
+    """What `mechanism` promises at `delta` after each of several numbers of `steps`, from one composition.
+
+    Each holds as that of `guarantee` does, and agrees with it to a few parts in ten million.
+
+    >>> from noisette import L2, Gaussian
+    >>> found = guarantees(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=300), [100, 200, 300], delta=1e-5)
+    >>> [f"{promise.epsilon:.3f}" for promise in found.values()]
+    ['0.550', '0.621', '0.684']
+    """
+    delta = check_delta(delta, examples)
+    spent = [mechanism.replace(steps=whole("steps", count, least=1)) for count in steps]
+    losses = privacy_losses(mechanism, [one.steps for one in spent]) if spent else []
+    return {
+        one.steps: _promise((one,), float(loss.get_epsilon_for_delta(delta)), delta, "pld")
+        for one, loss in zip(spent, losses, strict=True)
+    }
+
+
+def _promise(run: Run, value: float, delta: float, accountant: str) -> Guarantee:
+    if not 0 <= value < math.inf:
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
             hint="the noise is far too small for this many steps, or delta too small: raise the scale",
