@@ -16,7 +16,7 @@ from noisette.cli.options import mechanism
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, table, tell_all_taken
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.mechanism import STAMPS
+from noisette.mechanism import STAMPS, Mechanism
 from noisette.recipes import Assembly, Recipe, Seen
 
 __all__ = ["audit_command"]
@@ -44,8 +44,9 @@ def audit_command(
     if recipe:
         if plot is not None:
             raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
-        shown = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
-        emit(as_json, shown.to_dict(), lambda: _show_one_run(shown))
+        shown, claim = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
+        told = shown.to_dict() | {"mechanism": repr(claim), "hash": claim.hash}
+        emit(as_json, told, lambda: _show_one_run(shown))
         raise typer.Exit(REFUTED if shown.refuted else 0)
     if not (encoder and noise and rate):
         raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise and --rate, or --one-run RECIPE")
@@ -112,8 +113,13 @@ def _show_verdict(verdict: str, refuted: bool) -> None:
     show.print(verdict, style="bold red" if refuted else "bold green")
 
 
-def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None) -> OneRun:
-    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss."""
+def _one_run(
+    recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None
+) -> tuple[OneRun, Mechanism]:
+    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss.
+
+    Data, features, model and trainer are those of any run of the recipe; a canary that enters is a training example.
+    """
     with log.status("loading data and planning the noise") as status:
         made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
         (inputs, targets), classes = made.train, made.data.classes
@@ -144,4 +150,4 @@ def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, s
 
         return score
 
-    return one_run(train, rest, planted, claim, delta=recipe.delta, confidence=confidence, seed=seed)
+    return one_run(train, rest, planted, claim, delta=recipe.delta, confidence=confidence, seed=seed), claim

@@ -24,6 +24,9 @@ from noisette.training import Ranks, accuracy
 
 __all__ = ["OpenRun"]
 
+_AT_ONCE = 20
+"""Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
+
 
 class OpenRun:
     """One process's part of a run in its folder; iterate over `points` to train.
@@ -53,6 +56,7 @@ class OpenRun:
             self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
         if self.ranks.first:  # what cannot be accounted is refused before anything is spent
             guarantee(self.mechanism, recipe.delta, examples=self.examples)
+        self._blocks = 0, 0, 0
         self._promises: dict[int, Guarantee] = {}
         self._books: list[Ledger] = []
         try:
@@ -97,24 +101,11 @@ class OpenRun:
         every = self.recipe.every(self.private.total)
         if not self.private.left and not self.complete:
             yield self._evaluate()  # cut off after its last payment: only the results are missing
-        updates, paid, left = self.private.updates, self.private.paid, self.private.left
+        updates, paid = self.private.updates, self.private.paid
         for progress in self.trainer.run():
-            if progress.updates == updates + 1 and self.ranks.first:
-                self._promises = self._ahead(range(updates, updates + left), paid, every)
+            if progress.updates == updates + 1:  # steps are paid in blocks, and this was the first of one
+                self._blocks = updates, paid, self.private.paid - paid
             yield self._evaluate() if progress.updates % every == 0 or not self.private.left else None
-
-    def _ahead(self, updates: range, paid: int, every: int) -> dict[int, Guarantee]:
-        """What is promised at each evaluation between `updates`, from one composition: one by one they take too long.
-
-        Before the first of them, which was just made, so many steps were `paid`. What it has paid is the size of the
-        blocks that steps are paid in. The last evaluation is left out: its promise is that of the plan.
-        """
-        total, block = self.private.total, self.private.paid - paid
-        if block == 0:  # there were steps paid already, and nothing tells how many
-            return {}
-        evaluated = [at - updates.start for at in updates if at % every == 0 and at > updates.start]
-        counts = {min(total, paid + -(-taken // block) * block) for taken in evaluated}
-        return guarantees(self.mechanism, sorted(counts - {total}), self.recipe.delta, examples=self.examples)
 
     @property
     def complete(self) -> bool:
@@ -147,9 +138,24 @@ class OpenRun:
     @property
     def promise(self) -> Guarantee:
         """What the steps paid so far promise."""
-        if (known := self._promises.get(self.private.paid)) is not None:
-            return known.stamped(*self.private.stamps)
+        paid = self.private.paid
+        if paid not in self._promises and paid in (coming := self._coming()):
+            self._promises = guarantees(self.mechanism, coming, self.recipe.delta, examples=self.examples)
+        if paid in self._promises:
+            return self._promises[paid].stamped(*self.private.stamps)
         return self.private.guarantee(self.recipe.delta)
+
+    def _coming(self) -> list[int]:
+        """Steps that will be paid at each of the next evaluations, this one first; none where nothing tells.
+
+        The last one of a run is left out: its promise is that of the plan.
+        """
+        updates, paid, block = self._blocks
+        total, every, now = self.private.total, self.recipe.every(self.private.total), self.private.updates
+        if block == 0 or now % every:
+            return []
+        counts = (paid + -(-(now + number * every - updates) // block) * block for number in range(_AT_ONCE))
+        return [count for count in counts if count < total]
 
     @property
     def cut(self) -> list[Ledger]:
