@@ -83,7 +83,7 @@ def guarantees(
     >>> from noisette import L2, Gaussian
     >>> found = guarantees(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=300), [100, 200, 300], delta=1e-5)
     >>> [f"{promise.epsilon:.3f}" for promise in found.values()]
-    ['0.550', '0.621', '0.684']
+    ['0.550', '0.721', '0.858']
     """
     delta = check_delta(delta, examples)
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
