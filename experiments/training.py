@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 from kept import Kept, Point
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisette import data as datasets
-from noisette import guarantee, models, parse
+from noisette import guarantee
 from noisette.data import Dataset
-from noisette.denoise import KS, Denoiser
+from noisette.denoise import KS
 from noisette.denoise.base import State
 from noisette.mechanism import Mechanism
 from noisette.private import Released
-from noisette.recipes import Recipe
-from noisette.training import Trainer, accuracy, make_private
+from noisette.recipes import Assembly, Recipe
+from noisette.training import accuracy
 
 Tell = Callable[[str, int, int], None]
 
@@ -66,27 +66,23 @@ def run(recipe: Recipe, seed: int, tell: Tell, *, held_out: bool = False) -> Poi
     on. An evaluation takes as long as 40 steps, hence the gaps. `cpu_seconds` is the time of one core.
     """
     began = time.process_time()
-    train, test = _parts(_loaded(recipe.data), held_out=held_out)
-    model = models.build(recipe.model, tuple(train[0].shape[1:]), 10, seed=seed, **recipe.model_options)
-    mechanism = recipe.mechanism(sum(p.numel() for p in model.parameters()), len(train[0]))
-    denoiser = TracedKS() if recipe.denoiser == "KS()" else parse(recipe.denoiser, Denoiser)
-    private = make_private(
-        model, nn.CrossEntropyLoss(), train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
+    traced = "TracedKS()" if recipe.denoiser == "KS()" else recipe.denoiser
+    made = Assembly(recipe.changed(model_seed=seed, denoiser=traced), _part(_loaded(recipe.data), held_out=held_out))
+    mechanism = made.plan()
+    trainer = made.trainer(mechanism, seed=seed)
+    private, test = trainer.private, made.test
     name = f"{recipe.data}: {recipe.encoder.partition('(')[0]} + {recipe.noise}, lr {recipe.lr:g}, seed {seed}"
-    epoch_steps = len(train[0]) // recipe.batch
+    epoch_steps = len(made.train[0]) // recipe.batch
     noted = set(np.unique(np.geomspace(1, private.total, _FEW).round().astype(int)).tolist())
     curve: list[tuple[int, float]] = []
     distances: list[float] = []
-    for progress in Trainer(private, optimizer, decay).run():
+    for progress in trainer.run():
         step = progress.updates
         if "distance" in private.state:
             distances.append(float(private.state["distance"]))
         epoch, into = divmod(step, epoch_steps)
         if (into == 0 and (epoch <= 12 or epoch % 3 == 0)) or step == private.total:
-            curve.append((step, round(100 * accuracy(model, *test), 2)))
+            curve.append((step, round(100 * accuracy(trainer.evaluated, *test), 2)))
         tell(name, step, private.total)
     point = key(recipe, seed) | {
         "parameters": mechanism.encoder.known_dim,
@@ -113,9 +109,10 @@ def _loaded(name: str) -> Dataset:
     return datasets.load(name)
 
 
-def _parts(data: Dataset, *, held_out: bool) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _part(data: Dataset, *, held_out: bool) -> Dataset:
+    """The data set itself, or its training part alone, of which the last sixth takes the place of the test part."""
     if not held_out:
-        return (data.train_inputs, data.train_targets), (data.test_inputs, data.test_targets)
+        return data
     first = len(data.train_inputs) * 5 // 6
     inputs, targets = data.train_inputs, data.train_targets
-    return (inputs[:first], targets[:first]), (inputs[first:], targets[first:])
+    return Dataset(data.name, inputs[:first], targets[:first], inputs[first:], targets[first:], data.classes)

@@ -1,26 +1,19 @@
-"""What tuning, measuring and comparing share: the data of a recipe, and one run of it."""
+"""What tuning, measuring and comparing share: files of results, and one run of a recipe."""
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from noisette import data as datasets
-from noisette import models
 from noisette.data import Dataset
-from noisette.denoise import Denoiser
 from noisette.files import write
 from noisette.mechanism import Mechanism
-from noisette.recipes import Recipe
-from noisette.recipes.inputs import Inputs
-from noisette.spec import parse
-from noisette.training import Trainer, accuracy, make_private
+from noisette.recipes import Assembly, Recipe
+from noisette.training import accuracy
 
 RESULTS = Path(__file__).parents[1] / "results" / "beyond"
 
@@ -37,13 +30,6 @@ def keep(path: Path, entries: list[dict[str, Any]]) -> None:
     write(path, ("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n").encode())
 
 
-def seen_by(recipe: Recipe) -> tuple[Dataset, Inputs]:
-    """The data set of a recipe, and its features from the cache."""
-    data = datasets.load(recipe.data)
-    with tempfile.TemporaryDirectory() as nowhere:
-        return data, Inputs.of(recipe, data, Path(nowhere))
-
-
 def one_run(
     recipe: Recipe,
     mechanism: Mechanism,
@@ -56,13 +42,8 @@ def one_run(
 
     `stepped` is told the number of every step that is done.
     """
-    shape, classes = tuple(train[0].shape[1:]), int(held[1].max()) + 1
-    model = models.build(recipe.model, shape, classes, seed=recipe.model_seed, **recipe.model_options)
-    denoiser = parse(recipe.denoiser, Denoiser)
-    loss = nn.CrossEntropyLoss()
-    private = make_private(model, loss, train, mechanism, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
-    optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, private.total))
-    for progress in Trainer(private, optimizer, decay).run():
+    data = Dataset.from_arrays(recipe.name, train, held)
+    trainer = Assembly(recipe, data).trainer(mechanism, seed=seed)
+    for progress in trainer.run():
         stepped(progress.updates)
-    return accuracy(model, *held), private.guarantee(recipe.delta).epsilon
+    return accuracy(trainer.evaluated, *held), trainer.private.guarantee(recipe.delta).epsilon

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import itertools
 
-from common import RESULTS, keep, kept, one_run, seen_by
+from common import RESULTS, keep, kept, one_run
 
-from noisette import models
-from noisette.recipes import Recipe
+from noisette.recipes import Assembly, Recipe, Seen
 
 FEATURES = "Scattering(pictures='strokes', axes=30, whitening=0.5, count=1000, maps=True)"
 RATES = (20.0, 60.0, 200.0)
@@ -26,11 +25,10 @@ def main() -> None:
     base = Recipe.load("mnist").changed(
         epsilon=1.0, steps=100, batch=4096, features=FEATURES, model="maps_cnn", model_options={}, chunk=256
     )
-    data, inputs = seen_by(base)
-    edge = len(inputs.train) * 5 // 6
-    train, held = ((inputs.train[part], data.train_targets[part]) for part in (slice(edge), slice(edge, None)))
-    model = models.build(base.model, inputs.shape, 10)
-    mechanism = base.mechanism(sum(p.numel() for p in model.parameters()), edge)
+    made = Assembly(base, Seen.of(base).data)
+    edge = len(made.train[0]) * 5 // 6
+    train, held = (tuple(all_of[part] for all_of in made.train) for part in (slice(edge), slice(edge, None)))
+    mechanism = made.plan(edge)
     path = RESULTS / "maps.json"
     done = kept(path)
     for lr, seed in itertools.product(RATES, SEEDS):

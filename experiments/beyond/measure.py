@@ -11,9 +11,9 @@ import sys
 import time
 
 import torch
-from common import RESULTS, keep, kept, one_run, seen_by
+from common import RESULTS, keep, kept, one_run
 
-from noisette.recipes import Recipe
+from noisette.recipes import Assembly, Recipe, Seen
 
 SEEDS = (0, 1, 2)
 
@@ -22,16 +22,16 @@ def main(name: str, *budgets: str) -> None:
     """Fill in the missing runs of a recipe, then print its table."""
     path = RESULTS / f"{name}.json"
     done = kept(path)
-    data, inputs = seen_by(Recipe.load(name))
-    train, test = (inputs.train, data.train_targets), (inputs.test, data.test_targets)
+    data = Seen.of(Recipe.load(name)).data
     for budget in map(float, budgets):
         recipe = Recipe.load(name).changed(epsilon=budget)
         missing = [s for s in SEEDS if not any((one["epsilon"], one["seed"]) == (budget, s) for one in done)]
-        mechanism = recipe.mechanism(10 * (inputs.shape[0] + 1), len(train[0])) if missing else None
+        made = Assembly(recipe, data)
+        mechanism = made.plan() if missing else None
         for seed in missing:
             assert mechanism is not None
             began = time.monotonic()
-            right, spent = one_run(recipe, mechanism, train, test, seed)
+            right, spent = one_run(recipe, mechanism, made.train, made.test, seed)
             done.append({
                 "epsilon": budget, "seed": seed, "accuracy": right, "spent": spent, "scale": mechanism.noise.scale,
                 "steps": recipe.steps, "batch": recipe.batch, "lr": recipe.lr, "encoder": recipe.encoder,

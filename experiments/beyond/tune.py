@@ -11,10 +11,10 @@ import argparse
 import itertools
 from typing import Any
 
-from common import RESULTS, keep, kept, one_run, seen_by
+from common import RESULTS, keep, kept, one_run
 from torch import Tensor, nn
 
-from noisette.recipes import Recipe
+from noisette.recipes import Recipe, Seen
 
 
 def tried(recipe: Recipe, inputs: Tensor, targets: Tensor, axes: int, seed: int) -> float:
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, nargs="+", default=[0])
     asked = parser.parse_args()
     base = Recipe.load(asked.recipe)
-    data, inputs = seen_by(base)
+    data = Seen.of(base).data
     path = RESULTS / f"tuning-{asked.recipe}.json"
     done = kept(path)
     names = ("epsilon", "axes", "steps", "lr", "batch", "radius", "seed")
@@ -48,7 +48,7 @@ def main() -> None:
             continue
         epsilon, axes, steps, lr, batch, radius, seed = values
         recipe = base.changed(epsilon=epsilon, steps=steps, lr=lr, batch=batch, encoder=f"L2(radius={radius})")
-        done.append(trial | {"validation": tried(recipe, inputs.train, data.train_targets, axes, seed)})
+        done.append(trial | {"validation": tried(recipe, data.train_inputs, data.train_targets, axes, seed)})
         path.parent.mkdir(parents=True, exist_ok=True)
         keep(path, done)
         print(done[-1], flush=True)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from beyond.common import Examples, seen_by
+from beyond.common import Examples
 from torch import Tensor, nn
 
-from noisette import models
 from noisette.features import Features, Fixed
 from noisette.features.pictures import draw
 from noisette.gradients import Gradients
 from noisette.mechanism import Mechanism
 from noisette.profiles import Empirical
-from noisette.recipes import Recipe
+from noisette.recipes import Recipe, Seen
+from noisette.recipes.assembly import model_of
 from noisette.spec import parse
 
 EPSILON = 1.0
@@ -106,9 +106,9 @@ def base(task: Task) -> Recipe:
 @cache
 def examples(task: Task) -> tuple[Examples, Examples, Fixed | None]:
     """Training and test examples as the model sees them, and the map that made them from pictures."""
-    data, inputs = seen_by(base(task))
-    train, test = _cut(inputs.train, task), _cut(inputs.test, task)
-    return (train, data.train_targets), (test, data.test_targets), inputs.fixed
+    seen = Seen.of(base(task))
+    train, test = _cut(seen.data.train_inputs, task), _cut(seen.data.test_inputs, task)
+    return (train, seen.data.train_targets), (test, seen.data.test_targets), seen.fixed
 
 
 def _cut(inputs: Tensor, task: Task) -> Tensor:
@@ -130,9 +130,7 @@ def mechanism(task: Task, name: str, size: int) -> Mechanism:
 
 
 def _model(task: Task) -> nn.Module:
-    recipe = base(task)
-    shape = (task.axes,) if task.linear else (1, 28, 28)
-    return models.build(recipe.model, shape, 10, seed=recipe.model_seed, **recipe.model_options)
+    return model_of(base(task), (task.axes,) if task.linear else (1, 28, 28), 10)
 
 
 def _blocks(task: Task) -> str:

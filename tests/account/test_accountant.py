@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -18,7 +19,7 @@ from noisette import (
     ScipyNoise,
     StudentT,
 )
-from noisette.account import accountants, guarantee
+from noisette.account import accountants, guarantee, guarantees
 from noisette.account.accountant import epsilon
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
 from noisette.mechanism import run_hash
@@ -193,3 +194,43 @@ def test_too_little_noise_is_a_clear_error() -> None:
 def test_an_unknown_worst_case_is_refused_before_accounting() -> None:
     with pytest.raises(NoisetteError):
         Mechanism(L2(dim=4), Laplace(1.0), 0.1, 5)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        PLAIN.replace(steps=300),
+        Mechanism(L2(dim=20), Gaussian(3.0), rate=1.0, steps=40),
+        Mechanism(L2(dim=20), Gaussian(1.1), rate=0.004, steps=14062),
+        Mechanism(Ranked(dim=20, profiles=SMALL), ScipyNoise("t", 9, scale=1.0), rate=0.1, steps=10),
+    ],
+    ids=lambda mechanism: f"{type(mechanism.noise).__name__} {mechanism.rate:g}",
+)
+def test_many_numbers_of_steps_at_once(mechanism: Mechanism) -> None:
+    """Each is the guarantee of its own number of steps: to 5 parts in ten million, and in every digit that is shown."""
+    counts = sorted({1, 2, mechanism.steps // 3, mechanism.steps})
+    found = guarantees(mechanism, counts, DELTA)
+    assert list(found) == counts
+    for count, promise in found.items():
+        alone = guarantee(mechanism.replace(steps=count), DELTA)
+        assert promise.epsilon == pytest.approx(alone.epsilon, rel=5e-7)
+        assert str(promise) == str(alone)
+        assert dataclasses.replace(promise, epsilon=alone.epsilon) == alone
+
+
+def test_many_numbers_of_steps_are_not_below_the_truth() -> None:
+    """At rate 1 the composition of Gaussian releases is a Gaussian release, whose epsilon is known in closed form."""
+    for count, promise in guarantees(Mechanism(L2(dim=1), Gaussian(20.0), 1.0, 400), [1, 7, 100, 400], DELTA).items():
+        truth = gaussian_epsilon(math.sqrt(count) / 20.0, DELTA)
+        assert truth <= promise.epsilon <= truth * 1.001
+
+
+def test_no_numbers_of_steps_and_bad_ones() -> None:
+    assert guarantees(PLAIN, [], DELTA) == {}
+    for steps in ([0], [-1], [1.5]):
+        with refused(InvalidInput, match="steps is"):
+            guarantees(PLAIN, steps, DELTA)
+    with refused(InvalidInput, match="at least 1/100"):
+        guarantees(PLAIN, [1], 0.01, examples=100)
+    with refused(Unaccountable, match="no finite epsilon"):
+        guarantees(PLAIN.replace(noise=StudentT(9, 1e-3)), [1, 10**6], 1e-12)

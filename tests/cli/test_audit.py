@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from noisette import Mechanism, parse
+from noisette.recipes import Recipe
 from tests.audit.mechanisms import quieter
 from tests.cli.command import Command
 
@@ -50,6 +52,21 @@ def test_one_run(noisette: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = noisette("audit", "--one-run", "digits", "--seed", "1", "--confidence", "0.9")
     assert "guesses about 200 canaries are right" in shown.out
     assert "claimed: epsilon at most 2.99" in shown.out
+
+
+def test_one_run_is_of_the_features_model(noisette: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe with 20 features has 21 * 10 parameters; on the 64 pixels, which were audited once, it has 650."""
+    monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path / "cache"))
+    spec = "Scattering(pictures='strokes', axes=20, count=40, scales=1, angles=4, group=1)"
+    recipe = Recipe.load("digits").changed(
+        noise="Gaussian(scale=5.0)", model="linear", model_options={}, features=spec, steps=3, batch=2000
+    )
+    (tmp_path / "small.toml").write_text(recipe.to_toml())
+    done = noisette("audit", "--one-run", "small.toml", "--seed", "1", "--json")
+    found = parse(done.json["mechanism"], Mechanism)
+    assert (found.encoder.dim, found.rate, found.steps) == (210, 1.0, 3)
+    assert done.json["hash"] == found.hash
+    assert "a batch of 2000 is more than the 1337 training examples" in done.err
 
 
 @pytest.mark.parametrize(

@@ -241,3 +241,33 @@ def test_a_table_without_test_rows_has_no_accuracy(noisette: Command, tmp_path: 
 @pytest.mark.parametrize("command", [["show"], ["resume"]])
 def test_a_folder_that_is_no_run(noisette: Command, command: list[str]) -> None:
     noisette(*command, "nowhere").assert_refused("nowhere has no", "runs/digits-0001")
+
+
+def test_a_batch_of_more_than_all_is_said(noisette: Command) -> None:
+    short = ("train", "--noise", "Gaussian(scale=90.0)", "--steps", "1", "--json")
+    said = "a batch of 1438 is more than the 1437 training examples: every step takes all of them, which is a rate of 1"
+    done = noisette(*short, "--batch", "1438")
+    assert said in done.err
+    assert "rate=1.0" in noisette("show", done.json["run"], "--json").json["mechanism"]
+    assert "training examples" not in noisette(*short, "--batch", "1437").err
+
+
+def test_a_run_that_was_killed_while_it_was_set_up_is_resumed(noisette: Command, tmp_path: Path) -> None:
+    """As it stands when it was killed before anything was planned."""
+    done = noisette("train", "--noise", "Gaussian(scale=90.0)", "--steps", "2", "--json")
+    run = tmp_path / done.json["run"]
+    settings = json.loads((run / "settings.json").read_text()) | {"shape": None, "classes": None}
+    for path in run.iterdir():
+        if path.name != "recipe.toml":
+            path.unlink()
+    (run / "settings.json").write_text(json.dumps(settings))
+    noisette("show", run).assert_refused("is not set up yet, so nothing was spent", "or delete the folder")
+    assert noisette("resume", run, "--json").json["steps"] == 2
+    assert noisette("show", run, "--json").json["paid"] == 2
+
+
+def test_stamps_that_are_no_names_are_no_guarantee(noisette: Command, tmp_path: Path) -> None:
+    """It ended in a traceback once."""
+    for stamps in (3, "text", [3], None):
+        (tmp_path / "guarantee.json").write_text(json.dumps({"epsilon": 1, "delta": 0.1, "kind": "", "stamps": stamps}))
+        noisette("show", tmp_path).assert_refused("is no guarantee", "backup")

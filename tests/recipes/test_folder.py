@@ -11,6 +11,7 @@ import torch
 
 import noisette
 from noisette.account import Ledger
+from noisette.account.pld import privacy_loss
 from noisette.data import people
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
 from noisette.recipes import OpenRun, new_folder, reopen, start
@@ -28,7 +29,7 @@ def _begun(folder: Path, steps: int = 3) -> OpenRun:
 
 
 def test_folders_are_numbered(tmp_path: Path) -> None:
-    made = [new_folder(tmp_path / "runs", name).name for name in ("a", "a", "b", "a")]
+    made = [new_folder(tmp_path / "runs", name, {}).name for name in ("a", "a", "b", "a")]
     assert made == ["a-0001", "a-0002", "b-0001", "a-0003"]
 
 
@@ -126,14 +127,14 @@ def test_a_run_goes_on_wherever_its_data_is(tmp_path: Path, monkeypatch: pytest.
     opened = start(Path("runs"), recipe(Path(), steps=3), shared=Path("all.jsonl"))
     next(opened.points())
     opened.close()
-    assert opened.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
+    assert opened.settings.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
     (tmp_path / "old").rename(tmp_path / "new")
     monkeypatch.chdir(tmp_path / "new")
     again = reopen(Path("runs/tiny-0001"))
     again.resume()
     list(again.points())
     again.close()
-    assert again.people == opened.people
+    assert again.settings.people == opened.settings.people
 
 
 def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:
@@ -172,3 +173,31 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, size: int) -> None:
     again.close()
     assert again.private.paid == 6
     assert json.loads((folder / "guarantee.json").read_text())["paid"] == 6
+
+
+def test_epsilons_of_all_points_come_from_one_composition(tmp_path: Path) -> None:
+    """Of 220 steps two are paid at a time. Each epsilon is that of the steps paid, also behind lost ones.
+
+    To compose once for each point took longer than a small run itself.
+    """
+    plan = recipe(tmp_path, steps=220, evaluations=5, noise="Gaussian(scale=4.0)")
+    opened = start(tmp_path, plan)
+    composed = privacy_loss.cache_info().misses
+    points = []
+    for point in opened.points():
+        points += [point] if point else []
+        if opened.private.updates == 70:
+            break
+    opened.close()
+    again = reopen(opened.folder)
+    again.resume()
+    points += [point for point in again.points() if point]
+    again.close()
+    assert privacy_loss.cache_info().misses == composed
+    assert len(points) == 5
+    assert any(point.paid > point.updates for point in points)
+    for point in points:
+        promise = noisette.guarantee(opened.mechanism.replace(steps=point.paid), plan.delta)
+        assert point.epsilon == pytest.approx(promise.epsilon, rel=1e-6)
+        assert f"{point.epsilon:.4g}" == f"{promise.epsilon:.4g}"
+    assert json.loads((again.folder / "guarantee.json").read_text())["epsilon"] == promise.epsilon

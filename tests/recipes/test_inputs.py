@@ -9,8 +9,7 @@ import torch
 
 import noisette
 from noisette import data as datasets
-from noisette.recipes import Recipe, reopen, start
-from noisette.recipes.inputs import Inputs
+from noisette.recipes import Recipe, Seen, reopen, start
 from noisette.training import accuracy
 
 SPEC = "Scattering(pictures='strokes', axes=20, count=40, scales=1, angles=4, group=1)"
@@ -28,7 +27,7 @@ def test_the_model_sees_features_and_the_loaded_one_images(tmp_path: Path, recip
     points = [point for point in opened.points() if point is not None]
     opened.close()
     assert told, "progress was told"
-    assert opened.inputs.train.shape == (1437, 20)
+    assert opened.assembly.data.train_inputs.shape == (1437, 20)
     assert sum(p.numel() for p in opened.trainer.model.parameters()) == 21 * 10
     digits = datasets.load("digits")
     model = noisette.load(opened.folder)
@@ -44,7 +43,7 @@ def test_a_network_sees_maps_of_features(tmp_path: Path, recipe: Recipe) -> None
     opened = start(tmp_path, recipe.changed(features=maps, model="maps_cnn", lr=2.0), seed=0)
     points = [point for point in opened.points() if point is not None]
     opened.close()
-    assert opened.inputs.train.shape == (1437, 3, 4, 4)
+    assert opened.assembly.data.train_inputs.shape == (1437, 3, 4, 4)
     digits = datasets.load("digits")
     right = accuracy(noisette.load(opened.folder), digits.test_inputs, digits.test_targets)
     assert points[-1].accuracy is not None
@@ -60,12 +59,12 @@ def test_a_run_keeps_its_own_map(tmp_path: Path, recipe: Recipe) -> None:
     torch.save(state, opened.folder / "features.pt")
     again = reopen(opened.folder)
     again.close()
-    same = torch.allclose(again.inputs.train, opened.inputs.train.flip(1), atol=2e-3)
+    same = torch.allclose(again.assembly.train[0], opened.assembly.train[0].flip(1), atol=2e-3)
     assert same, "what the run kept counts, not the cache"
 
 
-def test_without_features_examples_stay_as_they_are(tmp_path: Path) -> None:
-    digits = datasets.load("digits")
-    inputs = Inputs.of(Recipe.load("digits"), digits, tmp_path)
-    assert inputs.train is digits.train_inputs
-    assert inputs.fixed is None
+def test_without_features_examples_stay_as_they_are() -> None:
+    seen, digits = Seen.of(Recipe.load("digits")), datasets.load("digits")
+    assert torch.equal(seen.data.train_inputs, digits.train_inputs)
+    assert seen.shape == digits.shape
+    assert seen.fixed is None

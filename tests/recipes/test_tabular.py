@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisette.recipes import Recipe, load, start
-from noisette.recipes.folder import Point
+from noisette.recipes.points import Point
 
 
 def trained(folder: Path, **changes: object) -> tuple[Point, Path]:

@@ -6,7 +6,7 @@ A new accountant is one file in this folder and is found by itself; so is any su
 import importlib
 import pkgutil
 
-from noisette.account.accountant import guarantee
+from noisette.account.accountant import guarantee, guarantees
 from noisette.account.base import Accountant, accountants
 from noisette.account.calibrate import calibrate
 from noisette.account.compare import compare
@@ -24,6 +24,7 @@ __all__ = [
     "calibrate",
     "compare",
     "guarantee",
+    "guarantees",
     "read_ledger",
     "tradeoff",
 ]

@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 
 from noisette.account import base
+from noisette.account.pld import privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
-from noisette.spec import positive
+from noisette.spec import positive, whole
 
-__all__ = ["check_delta", "epsilon", "guarantee"]
+__all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
+
+_NEAR = 20  # numbers of steps further apart than this, composed at once, would cost each other digits
 
 
 def check_delta(delta: float, examples: int | None = None) -> float:
@@ -53,8 +56,34 @@ def guarantee(
     """
     run = as_run(mechanisms)
     delta = check_delta(delta, examples)
-    value = epsilon(run, delta, accountant)
-    if not math.isfinite(value):
+    return _promise(run, epsilon(run, delta, accountant), delta, accountant)
+
+
+def guarantees(
+    mechanism: Mechanism, steps: Sequence[int], delta: float, *, examples: int | None = None
+) -> dict[int, Guarantee]:
+    """What `mechanism` promises at `delta` after each of several numbers of `steps`, composed at once.
+
+    Each holds as that of `guarantee` does, and agrees with it to a few parts in ten million.
+
+    >>> from noisette import L2, Gaussian
+    >>> found = guarantees(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=300), [100, 200, 300], delta=1e-5)
+    >>> [f"{promise.epsilon:.3f}" for promise in found.values()]
+    ['0.550', '0.721', '0.858']
+    """
+    delta = check_delta(delta, examples)
+    left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
+    while left:
+        near = [count for count in left if count <= _NEAR * left[0]]
+        for count, loss in zip(near, privacy_losses(mechanism, near), strict=True):
+            value = float(loss.get_epsilon_for_delta(delta))
+            found[count] = _promise((mechanism.replace(steps=count),), value, delta, "pld")
+        left = left[len(near) :]
+    return found
+
+
+def _promise(run: Run, value: float, delta: float, accountant: str) -> Guarantee:
+    if not 0 <= value < math.inf:
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
             hint="the noise is far too small for this many steps, or delta too small: raise the scale",

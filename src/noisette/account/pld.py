@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -15,9 +15,9 @@ from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.errors import Unaccountable
-from noisette.mechanism import Run
+from noisette.mechanism import Mechanism, Run
 
-__all__ = ["Pld", "privacy_loss"]
+__all__ = ["Pld", "privacy_loss", "privacy_losses"]
 
 PrivacyLoss: TypeAlias = Any
 """A dp_accounting PrivacyLossDistribution, whose package has no types."""
@@ -52,16 +52,31 @@ def privacy_loss(run: Run) -> PrivacyLoss:
     paid = [mechanism for mechanism in run if mechanism.steps > 0]
     if not paid:
         return privacy_loss_distribution.identity()
+    return next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]])))
+
+
+def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[PrivacyLoss]:
+    """The same after each of several numbers of `steps`, all above 0: one lattice and one transform for all of them.
+
+    >>> from noisette import L2, Gaussian, Mechanism
+    >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=100)
+    >>> [round(loss.get_epsilon_for_delta(1e-5), 2) for loss in privacy_losses(mechanism, [50, 100])]
+    [0.43, 0.55]
+    """
+    return _composed([mechanism], np.array(steps, dtype=np.int64)[:, None])
+
+
+def _composed(paid: Sequence[Mechanism], counts: npt.NDArray[np.int64]) -> Iterator[PrivacyLoss]:
+    """For every row of `counts` (n, K), the losses of so many steps of each mechanism."""
     curves = [step_curve(mechanism.encoder, mechanism.noise) for mechanism in paid]
-    counts = np.array([[mechanism.steps for mechanism in paid]])
     composed = []
     for direction in (removal, addition):
         sampled = [direction(curve, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
         reaches = [sampled_reach(curve.reach, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
-        composed.append(next(compose(_lattice(sampled, reaches, counts), counts)))
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        composed[0].to_dp_accounting(), composed[1].to_dp_accounting()
-    )
+        parts = _lattice(sampled, reaches, counts.max(axis=0, keepdims=True))
+        composed.append(compose(parts, counts))
+    for removed, added in zip(*composed, strict=True):
+        yield privacy_loss_distribution.PrivacyLossDistribution(removed.to_dp_accounting(), added.to_dp_accounting())
 
 
 def removal(curve: Curve, rate: float) -> Callable[[Array], Array]:

@@ -10,20 +10,14 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from noisette import data as datasets
-from noisette import models
 from noisette.audit import Audit, OneRun, audit, one_run
 from noisette.audit.coins import Score
 from noisette.cli.options import mechanism
-from noisette.cli.output import JsonFlag, emit, log, show, table
-from noisette.denoise import Denoiser
+from noisette.cli.output import JsonFlag, emit, features_on, log, show, table, tell_all_taken
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.gradients import Gradients
-from noisette.mechanism import STAMPS
-from noisette.recipes import Recipe
-from noisette.spec import parse
-from noisette.training import Trainer, make_private
+from noisette.mechanism import STAMPS, Mechanism
+from noisette.recipes import Assembly, Recipe, Seen
 
 __all__ = ["audit_command"]
 
@@ -50,8 +44,9 @@ def audit_command(
     if recipe:
         if plot is not None:
             raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
-        shown = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
-        emit(as_json, shown.to_dict(), lambda: _show_one_run(shown))
+        shown, claim = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
+        told = shown.to_dict() | {"mechanism": repr(claim), "hash": claim.hash}
+        emit(as_json, told, lambda: _show_one_run(shown))
         raise typer.Exit(REFUTED if shown.refuted else 0)
     if not (encoder and noise and rate):
         raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise and --rate, or --one-run RECIPE")
@@ -118,34 +113,34 @@ def _show_verdict(verdict: str, refuted: bool) -> None:
     show.print(verdict, style="bold red" if refuted else "bold green")
 
 
-def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None) -> OneRun:
-    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss."""
-    with log.status("loading data and planning the noise"):
-        data = datasets.load(recipe.data, root)
-        if not 10 <= count <= len(data.train_inputs) // 2:
+def _one_run(
+    recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None
+) -> tuple[OneRun, Mechanism]:
+    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss.
+
+    Data, features, model and trainer are those of any run of the recipe; a canary that enters is a training example.
+    """
+    with log.status("loading data and planning the noise") as status:
+        made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
+        (inputs, targets), classes = made.train, made.data.classes
+        if not 10 <= count <= len(inputs) // 2:
             raise InvalidInput(
-                f"{count} canaries do not fit {len(data.train_inputs)} training examples.",
-                hint=f"choose between 10 and {len(data.train_inputs) // 2}",
+                f"{count} canaries do not fit {len(inputs)} training examples.",
+                hint=f"choose between 10 and {len(inputs) // 2}",
             )
-        model = models.build(recipe.model, data.shape, data.classes, seed=recipe.model_seed, **recipe.model_options)
-        loss = nn.CrossEntropyLoss()
-        # the number of examples is public, so the expected number is what the rate is set from
-        claim = recipe.mechanism(Gradients(model, loss).dim, len(data.train_inputs) - count // 2)
+        examples = len(inputs) - count // 2  # their number is public, so that the rate is set from the expected one
+        claim = made.plan(examples)
+    tell_all_taken(recipe.batch, examples)
     draw = Generator(seed, purpose="canaries")
-    chosen = torch.from_numpy(draw.uniforms(len(data.train_inputs)).argsort())
-    other = 1 + torch.from_numpy(draw.uniforms(count) * (data.classes - 1)).long().clamp(max=data.classes - 2)
-    planted = data.train_inputs[chosen[:count]], (data.train_targets[chosen[:count]] + other) % data.classes
-    rest = data.train_inputs[chosen[count:]], data.train_targets[chosen[count:]]
+    chosen = torch.from_numpy(draw.uniforms(len(inputs)).argsort())
+    other = 1 + torch.from_numpy(draw.uniforms(count) * (classes - 1)).long().clamp(max=classes - 2)
+    planted = inputs[chosen[:count]], (targets[chosen[:count]] + other) % classes
+    rest = inputs[chosen[count:]], targets[chosen[count:]]
 
     def train(inputs: Tensor, targets: Tensor) -> Score:
-        denoiser = parse(recipe.denoiser, Denoiser)
-        private = make_private(model, loss, (inputs, targets), claim, denoiser=denoiser, chunk=recipe.chunk, seed=seed)
-        optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-        total = private.total
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
-        trainer = Trainer(private, optimizer, scheduler, averaging=recipe.averaging)
+        trainer = made.trainer(claim, (inputs, targets), seed=seed)
         with _bar() as bar:
-            for _ in bar.track(trainer.run(), total=total, description="training"):
+            for _ in bar.track(trainer.run(), total=trainer.private.total, description="training"):
                 pass
         trained = trainer.evaluated.eval()
 
@@ -155,4 +150,4 @@ def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, s
 
         return score
 
-    return one_run(train, rest, planted, claim, delta=recipe.delta, confidence=confidence, seed=seed)
+    return one_run(train, rest, planted, claim, delta=recipe.delta, confidence=confidence, seed=seed), claim

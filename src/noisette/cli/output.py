@@ -10,13 +10,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from noisette.account.record import Record
 from noisette.errors import NoisetteError
+from noisette.features import Progress
 
-__all__ = ["JsonFlag", "emit", "fail", "log", "show", "table", "tell_cut"]
+__all__ = ["JsonFlag", "emit", "fail", "features_on", "log", "show", "table", "tell_all_taken", "tell_cut"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -45,6 +47,18 @@ def tell_cut(record: Record, path: Path) -> None:
     if record.cut is not None:
         counted = f"it counts as {record.cut} steps, the most it can have paid"
         log.print(f"a line of the ledger {path} was cut short: {counted}")
+
+
+def tell_all_taken(batch: int, examples: int) -> None:
+    """Say on stderr that a batch cannot be as large as was asked for."""
+    if batch > examples:
+        told = f"a batch of {batch} is more than the {examples} training examples"
+        log.print(f"{told}: every step takes all of them, which is a rate of 1")
+
+
+def features_on(status: Status) -> Progress:
+    """Progress of the features, which take minutes the first time, on a status line that goes away."""
+    return lambda done, total: status.update(f"computing features: {done:,} of {total:,} pictures, once for all runs")
 
 
 def _line(text: str) -> str:

@@ -12,14 +12,13 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.status import Status
 from rich.text import Text
 
 from noisette import data as datasets
 from noisette import files
-from noisette.cli.output import JsonFlag, emit, log, show, tell_cut
+from noisette.account import read_ledger
+from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
 from noisette.errors import InvalidInput, RankLost
-from noisette.features import Progress as FeatureProgress
 from noisette.recipes import OpenRun, Recipe, load, reopen, start
 from noisette.recipes import points as metrics
 from noisette.recipes.points import Point
@@ -77,7 +76,7 @@ def train_command(
         with log.status("loading data and planning the noise") as status:
             opened = start(
                 runs, chosen, data_root=data_root, device=device, seed=seed, shared=ledger, people=people,
-                unsafe=unsafe, progress=_told(status),
+                unsafe=unsafe, progress=features_on(status),
             )  # fmt: skip
         if opened.complete:  # torchrun has started again what was done already
             opened.close()
@@ -95,15 +94,19 @@ def resume_command(
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
     with _one_voice():
         with log.status("loading") as status:
-            opened = reopen(run, progress=_told(status), **({"data_root": data_root} if data_root else {}))
+            opened = reopen(run, data_root=data_root, progress=features_on(status))
             opened.resume()
         _work(opened, tensorboard, as_json)
 
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
     """What a run promises, and how good its model is."""
+    if (run / "settings.json").exists() and not (run / "guarantee.json").exists():
+        raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
-    if not {"epsilon", "delta", "kind"} <= promise.keys():
+    stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
+    named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
+    if not {"epsilon", "delta", "kind"} <= promise.keys() or not named:
         raise InvalidInput(f"{run / 'guarantee.json'} is no guarantee.", hint="restore it from a backup")
     last = points[-1] if points else None
     value = promise | {
@@ -120,6 +123,18 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
     emit(as_json, value, human)
 
 
+def _no_result(run: Path) -> InvalidInput:
+    """What to say of a run that was cut off before its first result."""
+    Settings.read(run).example(run)  # or it was cut off even before
+    record = read_ledger(run / "ledger.jsonl")
+    tell_cut(record, run / "ledger.jsonl")
+    paid = sum(mechanism.steps for mechanism in record.run())
+    return InvalidInput(
+        f"the run in {run} has no result yet, and has paid for {paid} steps.",
+        hint=f"go on with noisette resume {run}",
+    )
+
+
 def predict_command(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     data: Annotated[str, typer.Argument(help="A .npy array of inputs, or a data set whose test part is used.")],
@@ -134,7 +149,7 @@ def predict_command(
     else:
         loaded = datasets.load(data, data_root)
         inputs, targets = loaded.test_inputs, loaded.test_targets
-    shape = Settings.read(run).shape
+    shape, _ = Settings.read(run).example(run)
     if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
         raise InvalidInput(
             f"inputs of shape {tuple(inputs.shape)} do not fit a model for {shape}.",
@@ -164,6 +179,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
+    tell_all_taken(opened.recipe.batch, opened.examples)
     for book in opened.cut:
         tell_cut(book, book.path)
     board = _board(opened.folder) if tensorboard and opened.ranks.first else None
@@ -224,11 +240,6 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
-
-
-def _told(status: Status) -> FeatureProgress:
-    """Progress of the features, which take minutes the first time, on a status line that goes away."""
-    return lambda done, total: status.update(f"computing features: {done:,} of {total:,} pictures, once for all runs")
 
 
 def _note(point: Point) -> str:

@@ -1,12 +1,11 @@
-"""What the model of a run sees: the examples themselves, or fixed features of them."""
+"""What the model of a recipe sees: the examples of a data set themselves, or fixed features of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
+from noisette import data as datasets
 from noisette import files
 from noisette.data import Dataset
 from noisette.data.files import cache_folder
@@ -14,38 +13,39 @@ from noisette.features import Features, Fixed, Progress, cached, learnt
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
 
-__all__ = ["Inputs", "map_of"]
+__all__ = ["Seen", "map_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
-    """Training inputs (N, ...), which are private, test inputs (M, ...), and the map that made them from images."""
+class Seen:
+    """A data set as the model sees it, the `shape` of one example before that, and the map that was made of images."""
 
-    train: Tensor
-    test: Tensor
-    fixed: Fixed | None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one example, as the model sees it."""
-        return tuple(self.train.shape[1:])
+    data: Dataset
+    shape: tuple[int, ...]
+    fixed: Fixed | None = None
 
     @classmethod
-    def of(cls, recipe: Recipe, data: Dataset, folder: Path, progress: Progress | None = None) -> Inputs:
-        """Inputs of a run in `folder`; features come from the cache where it has them.
+    def of(
+        cls, recipe: Recipe, root: Path | None = None, kept: Path | None = None, progress: Progress | None = None
+    ) -> Seen:
+        """The data set of `recipe`, from files below `root`; features come from the cache where it has them.
 
-        A run keeps the map itself, so that it is resumed and used with the very same one.
+        A run keeps the map itself, in the folder `kept`, so that it is resumed and used with the very same one.
+
+        >>> Seen.of(Recipe.load("digits")).data
+        Dataset(name='digits', train=1437, test=360, shape=(1, 8, 8), classes=10)
         """
+        data = datasets.load(recipe.data, root)
         if not recipe.features:
-            return cls(data.train_inputs, data.test_inputs, None)
+            return cls(data, data.shape)
         cache = cache_folder()
-        if (folder / "features.pt").exists():
-            fixed = map_of(recipe, data.shape, folder)
-        else:
+        if kept is None:
             fixed = learnt(parse(recipe.features, Features), data.shape, cache, progress)
+        else:
+            fixed = map_of(recipe, data.shape, kept)
         train = cached(fixed, data.train_inputs, cache, progress)
         test = cached(fixed, data.test_inputs, cache, progress) if len(data.test_inputs) else train[:0]
-        return cls(train, test, fixed)
+        return cls(replace(data, train_inputs=train, test_inputs=test), data.shape, fixed)
 
     def save(self, folder: Path) -> None:
         """Keep the map with the run."""

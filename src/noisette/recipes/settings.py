@@ -20,12 +20,13 @@ _MOST = 10**8
 class Settings:
     """Whose data a run has, where it computes, the shape of an example, and what its results are stamped with.
 
-    `launch` is the torchrun that started it. There is no private value, and no seed.
+    `launch` is the torchrun that started it. There is no private value, and no seed. A run writes its settings first of
+    all, and once more when it is set up: only then shape and classes are known, and only then it may pay.
     """
 
-    shape: tuple[int, ...]
-    classes: int
     people: str
+    shape: tuple[int, ...] | None = None
+    classes: int | None = None
     device: str = "cpu"
     data_root: str | None = None
     shared: str | None = None
@@ -34,9 +35,10 @@ class Settings:
     launch: str | None = None
 
     def __post_init__(self) -> None:
-        shape = tuple(whole("shape", size, least=1, most=_MOST) for size in entries("shape", self.shape))
-        object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "classes", whole("classes", self.classes, least=2, most=_MOST))
+        if self.shape is not None or self.classes is not None:
+            shape = tuple(whole("shape", size, least=1, most=_MOST) for size in entries("shape", self.shape))
+            object.__setattr__(self, "shape", shape)
+            object.__setattr__(self, "classes", whole("classes", self.classes, least=2, most=_MOST))
         for name in ("people", "device", "data_root", "shared", "launch"):
             if getattr(self, name) is not None or name in ("people", "device"):
                 line(name, getattr(self, name))
@@ -44,9 +46,23 @@ class Settings:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} is neither true nor false.", hint="restore the file from a backup")
 
-    def write(self, folder: Path) -> None:
-        """Keep them with the run in `folder`."""
-        files.write(folder / "settings.json", json.dumps(asdict(self)).encode())
+    @property
+    def ready(self) -> bool:
+        """Whether the run is set up."""
+        return self.shape is not None
+
+    def example(self, folder: Path) -> tuple[tuple[int, ...], int]:
+        """Shape of an example and number of classes; an error where the run in `folder` is not set up yet."""
+        if self.shape is None or self.classes is None:
+            raise InvalidInput(
+                f"the run in {folder} is not set up yet, so nothing was spent.",
+                hint=f"if no process is at it any more, go on with noisette resume {folder}, or delete the folder",
+            )
+        return self.shape, self.classes
+
+    def to_json(self) -> str:
+        """JSON text that `of` reads back to an equal value."""
+        return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -1,0 +1,97 @@
+"""The assembly of a run: model, plan, private run and trainer of a recipe are put together here and nowhere else.
+
+The command line, the audit of one run and the experiments differ in where their examples come from (`Seen.of` has a
+recipe's own) and in what they do with the trainer. What is trained is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from noisette import models
+from noisette.account import Ledger
+from noisette.data import Dataset
+from noisette.denoise import Denoiser
+from noisette.gradients import trained_parameters
+from noisette.mechanism import Mechanism
+from noisette.recipes.recipe import Recipe
+from noisette.spec import parse
+from noisette.training import Trainer, make_private
+
+__all__ = ["Assembly", "model_of"]
+
+
+class Assembly:
+    """A recipe with its examples and its model, on a device; `trainer` trains that model, in place.
+
+    `data` holds examples as the model sees them: of a recipe with features, these.
+
+    >>> from noisette.recipes.inputs import Seen
+    >>> recipe = Recipe.load("digits").changed(noise="Gaussian(scale=9.0)", steps=2)
+    >>> made = Assembly(recipe, Seen.of(recipe).data)
+    >>> made.plan().encoder
+    L2(dim=4810, radius=1.0, micro_batch=1)
+    >>> [progress.updates for progress in made.trainer(made.plan()).run()]
+    [1, 2]
+    """
+
+    def __init__(self, recipe: Recipe, data: Dataset, device: str = "cpu") -> None:
+        self.recipe, self.loss = recipe, nn.CrossEntropyLoss()
+        self.data = replace(
+            data,
+            train_inputs=data.train_inputs.to(device),
+            train_targets=data.train_targets.to(device),
+            test_inputs=data.test_inputs.to(device),
+            test_targets=data.test_targets.to(device),
+        )
+        self.model = model_of(recipe, data.shape, data.classes).to(device)
+
+    @property
+    def train(self) -> tuple[Tensor, Tensor]:
+        """Training inputs (N, ...) and targets (N,), which are private."""
+        return self.data.train_inputs, self.data.train_targets
+
+    @property
+    def test(self) -> tuple[Tensor, Tensor]:
+        """Test inputs (M, ...) and targets (M,), which are public."""
+        return self.data.test_inputs, self.data.test_targets
+
+    def plan(self, examples: int | None = None) -> Mechanism:
+        """The recipe's mechanism for this model and a public number of `examples`, by default those at hand."""
+        return self.recipe.mechanism(
+            trained_parameters(self.model), len(self.data.train_inputs) if examples is None else examples
+        )
+
+    def trainer(
+        self,
+        mechanism: Mechanism,
+        train: tuple[Tensor, Tensor] | None = None,
+        *,
+        ledgers: Sequence[Ledger] = (),
+        seed: int | None = None,
+    ) -> Trainer:
+        """A trainer by `mechanism` on the inputs (N, ...) and targets (N,) of `train`, by default those at hand."""
+        recipe, data = self.recipe, train or self.train
+        private = make_private(
+            self.model,
+            self.loss,
+            data,
+            mechanism,
+            denoiser=parse(recipe.denoiser, Denoiser),
+            ledger=ledgers,
+            chunk=min(recipe.chunk, len(data[0])),
+            seed=seed,
+        )
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+        total = private.total
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
+        return Trainer(private, optimizer, scheduler, averaging=recipe.averaging)
+
+
+def model_of(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The model of `recipe`, with its first weights, for examples of `shape` as the model sees them."""
+    return models.build(recipe.model, shape, classes, seed=recipe.model_seed, **recipe.model_options)

@@ -1,0 +1,207 @@
+"""A run that is open: it trains, evaluates and writes its results into its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from noisette import files
+from noisette.account import Ledger, guarantee, guarantees
+from noisette.errors import InvalidInput, MechanismMismatch
+from noisette.features import Progress
+from noisette.mechanism import Guarantee, Mechanism
+from noisette.recipes import points as metrics
+from noisette.recipes.assembly import Assembly
+from noisette.recipes.inputs import Seen
+from noisette.recipes.points import Point
+from noisette.recipes.recipe import Recipe
+from noisette.recipes.settings import Settings
+from noisette.training import Ranks, accuracy
+
+__all__ = ["OpenRun"]
+
+_AT_ONCE = 20
+"""Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
+
+
+class OpenRun:
+    """One process's part of a run in its folder; iterate over `points` to train.
+
+    Of several processes that have joined, rank 0 reads and writes the folder and tells the others what is in it.
+
+    The folder holds the recipe and the settings already. Where these say that the run is not set up, its plan, its
+    ledgers and the map of its features are made here; else they have to be there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        settings: Settings,
+        *,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.folder, self.recipe, self.settings, self.ranks = folder, recipe, settings, Ranks.current()
+        _check_device(settings.device)
+        root = Path(settings.data_root) if settings.data_root is not None else None
+        seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
+        self.assembly = Assembly(recipe, seen.data, settings.device)
+        plan = _plan(folder, self.assembly) if self.ranks.first else ""
+        with files.naming(folder / "mechanism.toml"):
+            self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
+        if self.ranks.first:  # what cannot be accounted is refused before anything is spent
+            guarantee(self.mechanism, recipe.delta, examples=self.examples)
+        self._blocks = 0, 0, 0
+        self._promises: dict[int, Guarantee] = {}
+        self._books: list[Ledger] = []
+        try:
+            if self.ranks.first:
+                for path in (folder / "ledger.jsonl", settings.shared):
+                    if path is not None:
+                        self._books.append(Ledger(path, data=settings.people, must_exist=settings.ready))
+                _check_own(self._books[0], self.mechanism)
+            self.trainer = self.assembly.trainer(self.mechanism, ledgers=self._books, seed=seed)
+            self.private = self.trainer.private
+            self.private.stamp(*["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
+            if self.ranks.first and not settings.ready:
+                seen.save(folder)
+                self.settings = replace(settings, shape=seen.shape, classes=seen.data.classes)
+                files.write(folder / "settings.json", self.settings.to_json().encode())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def examples(self) -> int:
+        """The number of training examples, which is public."""
+        return len(self.assembly.data.train_inputs)
+
+    def resume(self) -> int:
+        """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
+        path = self.folder / "checkpoint.pt"
+        try:
+            there = self.ranks.first and path.exists()
+            if told := self.ranks.from_first(b"+" + files.raw(path) if there else b""):
+                self.trainer.restore(files.parse(told[1:], path), path)
+        except BaseException:
+            self.close()
+            raise
+        return self.private.paid - self.private.updates
+
+    def points(self) -> Iterator[Point | None]:
+        """Train to the end of the budget: a point at every evaluation, None after every other step.
+
+        Of several processes rank 0 evaluates, and the others have no points.
+        """
+        every = self.recipe.every(self.private.total)
+        if not self.private.left and not self.complete:
+            yield self._evaluate()  # cut off after its last payment: only the results are missing
+        updates, paid = self.private.updates, self.private.paid
+        for progress in self.trainer.run():
+            if progress.updates == updates + 1:  # steps are paid in blocks, and this was the first of one
+                self._blocks = updates, paid, self.private.paid - paid
+            yield self._evaluate() if progress.updates % every == 0 or not self.private.left else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do: all steps are taken and their results written, as far as rank 0 can see."""
+        found = metrics.read(self.folder)
+        return not self.private.left and bool(found) and found[-1].paid == self.private.total
+
+    def _evaluate(self) -> Point | None:
+        if not self.ranks.first:
+            return None
+        point, path = self._point(), self.folder / "metrics.jsonl"
+        before = files.raw(path) if path.exists() else b""
+        self.save()  # first, so that a kill between the two leaves no point that is reached again
+        files.write(path, before + point.line().encode())
+        return point
+
+    def save(self) -> None:
+        """Write the checkpoint, the model and the guarantee as they are now; rank 0 does, alone."""
+        if not self.ranks.first:
+            return
+        self.trainer.save(self.folder / "checkpoint.pt")
+        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        promise = self.promise.to_dict()
+        promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
+        if len(self._books) > 1:
+            all_runs = self._books[1].guarantee(self.recipe.delta)
+            promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
+        files.write(self.folder / "guarantee.json", (json.dumps(promise, indent=2) + "\n").encode())
+
+    @property
+    def promise(self) -> Guarantee:
+        """What the steps paid so far promise."""
+        paid = self.private.paid
+        if paid not in self._promises and paid in (coming := self._coming()):
+            self._promises = guarantees(self.mechanism, coming, self.recipe.delta, examples=self.examples)
+        if paid in self._promises:
+            return self._promises[paid].stamped(*self.private.stamps)
+        return self.private.guarantee(self.recipe.delta)
+
+    def _coming(self) -> list[int]:
+        """Steps that will be paid at each of the next evaluations, this one first; none where nothing tells.
+
+        The last one of a run is left out: its promise is that of the plan.
+        """
+        updates, paid, block = self._blocks
+        total, every, now = self.private.total, self.recipe.every(self.private.total), self.private.updates
+        if block == 0 or now % every:
+            return []
+        counts = (paid + -(-(now + number * every - updates) // block) * block for number in range(_AT_ONCE))
+        return [count for count in counts if count < total]
+
+    @property
+    def cut(self) -> list[Ledger]:
+        """Ledgers of this run in which a line was cut short."""
+        return [book for book in self._books if book.cut is not None]
+
+    def close(self) -> None:
+        """Give the ledgers back."""
+        for book in self._books:
+            book.close()
+
+    def _point(self) -> Point:
+        test, (inputs, targets) = self.assembly.test, self.assembly.train
+        right = accuracy(self.trainer.evaluated, *test) if len(test[0]) else None
+        loss = None
+        if self.settings.unsafe:
+            with torch.no_grad():
+                loss = float(self.assembly.loss(self.trainer.model(inputs), targets))
+        promise = self.promise
+        counts = self.private.updates, self.private.paid, self.private.total
+        return Point(*counts, promise.epsilon, promise.stamps, right, loss)
+
+
+def _plan(folder: Path, assembly: Assembly) -> str:
+    """The mechanism of a run as TOML, decided once: a resumed run reads it back, so that calibration cannot drift."""
+    path = folder / "mechanism.toml"
+    if path.exists():
+        return files.text(path)
+    plan = assembly.plan().to_toml()
+    files.write(path, plan.encode())
+    return plan
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception:  # noqa: BLE001 - every kind of device that is not there fails in its own way
+        raise InvalidInput(
+            f"torch cannot compute on {device!r} here.", hint="use cpu, or cuda where there is one"
+        ) from None
+
+
+def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:
+    """A run's own ledger holds its own steps only; else the guarantee of the run would leave some of them out."""
+    if ledger.spent(mechanism) != sum(one.steps for one in ledger.run()):
+        raise MechanismMismatch(
+            f"the ledger {ledger.path} has paid for another mechanism than {mechanism.hash}.",
+            hint="restore the run's mechanism.toml and ledger.jsonl",
+        )
