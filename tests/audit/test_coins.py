@@ -19,12 +19,12 @@ CLAIM = Mechanism(L2(dim=M), Gaussian(scale=1.0), rate=1.0, steps=1)
 NOTHING, CANARIES = (torch.zeros(1, M), torch.zeros(1)), (torch.eye(M), torch.zeros(M))
 
 
-def _train(x: Tensor, y: Tensor) -> Score:
+def _train(batch: tuple[Tensor, Tensor]) -> Score:
     private = make_private(
-        torch.nn.Linear(M, 1, bias=False), lambda out, _: out.sum(), (x, y), CLAIM, chunk=M, seed=len(x)
+        torch.nn.Linear(M, 1, bias=False), lambda out, _: out.sum(), batch, CLAIM, chunk=M, seed=len(batch[0])
     )
     released = private.step().values.float()
-    return lambda rows, _: rows @ released
+    return lambda batch: batch[0] @ released
 
 
 def _audit(seed: int, **options: Any) -> OneRun:
@@ -62,7 +62,7 @@ def test_more_confidence_is_a_lower_bound() -> None:
 
 
 def test_scores_without_meaning_prove_nothing() -> None:
-    found = one_run(lambda x, y: lambda rows, _: torch.zeros(len(rows)), NOTHING, CANARIES, CLAIM, seed=1)
+    found = one_run(lambda _: lambda batch: torch.zeros(len(batch[0])), NOTHING, CANARIES, CLAIM, seed=1)
     assert found.lower == 0
     assert not found.refuted
 
@@ -72,10 +72,26 @@ def test_json() -> None:
     assert {"verdict", "level", "claimed", "lower", "confidence"} <= set(value)
 
 
+def test_batches_of_any_kind() -> None:
+    """The same attack on a dict, with an objective."""
+
+    def train(batch: dict[str, Tensor]) -> Score:
+        model = torch.nn.Linear(M, 1, bias=False)
+        private = make_private(model, lambda model, batch: model(batch["x"])[:, 0], batch, CLAIM, chunk=M, seed=7)
+        released = private.step().values.float()
+        return lambda batch: batch["x"] @ released
+
+    found = one_run(train, {"x": NOTHING[0]}, {"x": CANARIES[0]}, CLAIM, seed=0)
+    assert found.lower > 1.0
+    assert not found.refuted
+    with refused(match="unlike the examples"):
+        one_run(train, {"x": NOTHING[0]}, {"z": CANARIES[0]}, CLAIM)
+
+
 def test_errors() -> None:
     with refused(match="3 canaries"):
         one_run(_train, NOTHING, (torch.eye(3), torch.zeros(3)), CLAIM)
     with refused(match="confidence is 1"):
         _audit(0, confidence=1.0)
     with refused(match="scores have shape"):
-        one_run(lambda x, y: lambda rows, _: rows, NOTHING, CANARIES, CLAIM)
+        one_run(lambda _: lambda batch: batch[0], NOTHING, CANARIES, CLAIM)

@@ -16,14 +16,15 @@ from torch import Tensor
 
 from noisette.account import guarantee, tradeoff
 from noisette.audit.guessing import epsilon_lower, epsilon_of_gaussian, gaussian_lower, too_many
+from noisette.batch import Batch, change, joined, kind, size
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.mechanism import Mechanism, as_run
 
 __all__ = ["OneRun", "Score", "one_run"]
 
-Score = Callable[[Tensor, Tensor], Tensor]
-"""From examples (m, ...) and targets (m, ...), how much each looks like one that was trained on, (m,)."""
+Score = Callable[[Batch], Tensor]
+"""From a batch of m examples, how much each looks like one that was trained on, (m,)."""
 
 _SHARES = (0.02, 0.1, 0.3, 1.0)  # of the canaries, guessed; the rest are left out
 
@@ -59,19 +60,19 @@ class OneRun:
 
 
 def one_run(
-    train: Callable[[Tensor, Tensor], Score],
-    data: tuple[Tensor, Tensor],
-    canaries: tuple[Tensor, Tensor],
+    train: Callable[[Batch], Score],
+    data: Batch,
+    canaries: Batch,
     claim: Mechanism | Sequence[Mechanism],
     *,
     delta: float = 1e-5,
     confidence: float = 0.95,
     seed: int | None = None,
 ) -> OneRun:
-    """Train once on `data` (N, ...) and about half of the `canaries` (m, ...), and guess which half.
+    """Train once on `data` and about half of the `canaries`, batches that are alike, and guess which half.
 
-    ``train(inputs, targets)`` trains as `claim` says and returns how to score examples: by the trained model, or by
-    the releases. The canaries with the highest scores are guessed to be in, those with the lowest to be out; how many
+    ``train(batch)`` trains as `claim` says and returns how to score the examples of a batch: by the trained model, or
+    by the releases. The canaries with the highest scores are guessed to be in, those with the lowest to be out; how many
     is fixed beforehand, in four sizes that share the level. `seed` decides the coins only.
 
     **Formal guarantees.** If `claim` holds, `lower` is above its epsilon, or `refuted` is true, with a probability of
@@ -79,19 +80,20 @@ def one_run(
     must not change the claim: the rate is fixed beforehand, not computed from the number of rows.
 
     >>> from noisette import Gaussian, L2, make_private
-    >>> def train(x, y):
-    ...     private = make_private(torch.nn.Linear(300, 1, bias=False), lambda out, y: out.sum(), (x, y), claim, seed=1)
+    >>> def train(batch):
+    ...     private = make_private(torch.nn.Linear(300, 1, bias=False), lambda model, x: model(x)[:, 0], batch, claim)
     ...     released = private.step().values.float()
-    ...     return lambda x, y: x @ released
+    ...     return lambda batch: batch @ released
     >>> claim = Mechanism(L2(dim=300), Gaussian(scale=1.0), rate=1.0, steps=1)
-    >>> nothing, canaries = (torch.zeros(1, 300), torch.zeros(1)), (torch.eye(300), torch.zeros(300))
-    >>> one_run(train, nothing, canaries, claim, seed=1).verdict
+    >>> one_run(train, torch.zeros(1, 300), torch.eye(300), claim, seed=1).verdict
     'consistent with the claim'
     """
-    inputs, targets = canaries
-    if len(inputs) < 10 or len(inputs) != len(targets):
+    m = size(canaries)
+    if m < 10:
+        raise InvalidInput(f"{m} canaries are too few to be guessed.", hint="give at least 10")
+    if kind(canaries) != kind(data):
         raise InvalidInput(
-            f"{len(inputs)} canaries with {len(targets)} targets cannot be guessed.", hint="give at least 10, in pairs"
+            "the canaries are unlike the examples.", hint="give them the same structure, shapes and types"
         )
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence!r}, outside (0, 1).", hint="0.95 is usual")
@@ -99,15 +101,15 @@ def one_run(
     promise = guarantee(run, delta).stamped(*["reproducible"] * (seed is not None))
     claimed = promise.epsilon
     curve = tradeoff(run)
-    coins = torch.from_numpy(Generator(seed, purpose="coins").uniforms(len(inputs)) <= 0.5)
-    score = train(torch.cat([data[0], inputs[coins]]), torch.cat([data[1], targets[coins]]))
-    scores = score(inputs, targets).detach().double().cpu().numpy()
-    if scores.shape != (len(inputs),):
+    coins = torch.from_numpy(Generator(seed, purpose="coins").uniforms(m) <= 0.5)
+    score = train(joined([data, change(canaries, lambda part: part[coins.to(part.device)])]))
+    scores = score(canaries).detach().double().cpu().numpy()
+    if scores.shape != (m,):
         raise InvalidInput(
-            f"scores have shape {scores.shape}, not one for each of {len(inputs)} canaries.",
-            hint="train must return a function of (inputs, targets) with one score for each example",
+            f"scores have shape {scores.shape}, not one for each of {m} canaries.",
+            hint="train must return a function of a batch with one score for each example",
         )
-    m, level = len(inputs), (1 - confidence) / len(_SHARES)
+    level = (1 - confidence) / len(_SHARES)
     # a tie is broken at random: canaries stand in no order that tells of their coins
     order = np.lexsort((Generator(seed, purpose="ties").uniforms(m), scores))
     entered = coins.numpy()[order]

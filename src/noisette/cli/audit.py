@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from noisette.audit import Audit, OneRun, audit, one_run
 from noisette.audit.coins import Score
+from noisette.batch import Batch
 from noisette.cli.options import mechanism
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, table, tell_all_taken
 from noisette.errors import InvalidInput
@@ -137,16 +138,16 @@ def _one_run(
     planted = inputs[chosen[:count]], (targets[chosen[:count]] + other) % classes
     rest = inputs[chosen[count:]], targets[chosen[count:]]
 
-    def train(inputs: Tensor, targets: Tensor) -> Score:
-        trainer = made.trainer(claim, (inputs, targets), seed=seed)
+    def train(batch: Batch) -> Score:
+        trainer = made.trainer(claim, batch, seed=seed)
         with _bar() as bar:
             for _ in bar.track(trainer.run(), total=trainer.private.total, description="training"):
                 pass
         trained = trainer.evaluated.eval()
 
-        def score(x: Tensor, y: Tensor) -> Tensor:
+        def score(batch: Batch) -> Tensor:
             with torch.no_grad():
-                return -nn.functional.cross_entropy(trained(x), y, reduction="none")
+                return -nn.functional.cross_entropy(trained(batch[0]), batch[1], reduction="none")
 
         return score
 
