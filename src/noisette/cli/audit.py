@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor, nn
 
-from noisette import data as datasets
-from noisette import models
-from noisette.audit import Audit, OneRun, audit, one_run
-from noisette.audit.coins import Score
 from noisette.cli.options import mechanism
 from noisette.cli.output import JsonFlag, emit, log, show, table
-from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput
-from noisette.generator import Generator
-from noisette.gradients import Gradients
-from noisette.mechanism import STAMPS
-from noisette.recipes import Recipe
 from noisette.spec import parse
-from noisette.training import Trainer, make_private
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from noisette.audit import Audit, OneRun
+    from noisette.audit.coins import Score
+    from noisette.recipes import Recipe
 
 __all__ = ["audit_command"]
 
@@ -47,6 +42,9 @@ def audit_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Attack a mechanism's real step, and compare with its claimed trade-off. Exit status 3 when it is refuted."""
+    from noisette.audit import audit
+    from noisette.recipes import Recipe
+
     if recipe:
         if plot is not None:
             raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
@@ -66,7 +64,7 @@ def audit_command(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if plot is not None:
-        from noisette.report.audit import draw_audit  # noqa: PLC0415 - matplotlib takes a second to import
+        from noisette.report.audit import draw_audit
 
         draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
     emit(as_json, found.to_dict(), lambda: _show(found, plot, verbose))
@@ -104,6 +102,8 @@ def _show(found: Audit, plot: Path | None, verbose: bool) -> None:
 
 
 def _show_one_run(found: OneRun) -> None:
+    from noisette.mechanism import STAMPS
+
     _show_verdict(found.verdict, found.refuted)
     for size, right in zip(found.guesses, found.right, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
@@ -120,6 +120,17 @@ def _show_verdict(verdict: str, refuted: bool) -> None:
 
 def _one_run(recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None) -> OneRun:
     """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss."""
+    import torch
+    from torch import nn
+
+    from noisette import data as datasets
+    from noisette import models
+    from noisette.audit import one_run
+    from noisette.denoise import Denoiser
+    from noisette.generator import Generator
+    from noisette.gradients import Gradients
+    from noisette.training import Trainer, make_private
+
     with log.status("loading data and planning the noise"):
         data = datasets.load(recipe.data, root)
         if not 10 <= count <= len(data.train_inputs) // 2:

@@ -6,15 +6,17 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from noisette.account.record import Record
 from noisette.errors import NoisetteError
+
+if TYPE_CHECKING:
+    from noisette.account.record import Record
 
 __all__ = ["JsonFlag", "emit", "fail", "log", "show", "table", "tell_cut"]
 

@@ -7,24 +7,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 from rich.text import Text
 
-from noisette import data as datasets
-from noisette import files
 from noisette.cli.output import JsonFlag, emit, log, show, tell_cut
 from noisette.errors import InvalidInput, RankLost
-from noisette.features import Progress as FeatureProgress
-from noisette.recipes import OpenRun, Recipe, load, reopen, start
-from noisette.recipes import points as metrics
-from noisette.recipes.points import Point
-from noisette.recipes.settings import Settings
-from noisette.training import join
+
+if TYPE_CHECKING:
+    from noisette.features import Progress as FeatureProgress
+    from noisette.recipes import OpenRun
+    from noisette.recipes.points import Point
 
 __all__ = ["predict_command", "resume_command", "show_command", "train_command"]
 
@@ -66,6 +62,8 @@ def train_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Train a model with differential privacy."""
+    from noisette.recipes import Recipe, start
+
     chosen = Recipe.load(recipe)
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
@@ -93,6 +91,8 @@ def resume_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    from noisette.recipes import reopen
+
     with _one_voice():
         with log.status("loading") as status:
             opened = reopen(run, progress=_told(status), **({"data_root": data_root} if data_root else {}))
@@ -102,6 +102,9 @@ def resume_command(
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
     """What a run promises, and how good its model is."""
+    from noisette import files
+    from noisette.recipes import points as metrics
+
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
     if not {"epsilon", "delta", "kind"} <= promise.keys():
         raise InvalidInput(f"{run / 'guarantee.json'} is no guarantee.", hint="restore it from a backup")
@@ -127,6 +130,13 @@ def predict_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Classes that a run's model predicts."""
+    import torch
+
+    from noisette import data as datasets
+    from noisette import files
+    from noisette.recipes import load
+    from noisette.recipes.settings import Settings
+
     model = load(run)
     targets = None
     if data.endswith(".npy"):
@@ -151,6 +161,8 @@ def predict_command(
 @contextmanager
 def _one_voice() -> Iterator[None]:
     """Inside, the processes that torchrun started are one run, of which rank 0 speaks; errors are told by each."""
+    from noisette.training import join
+
     with join() as ranks:
         show.quiet = log.quiet = not ranks.first
         try:
@@ -198,7 +210,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
-    from noisette.report.accuracy import draw_accuracy  # noqa: PLC0415 - matplotlib takes a second to import
+    from noisette.report.accuracy import draw_accuracy
 
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
@@ -259,7 +271,7 @@ def _plain(value: str) -> int | str:
 
 def _board(folder: Path) -> Any:
     try:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
+        from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
         raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
     return SummaryWriter(str(folder / "tensorboard"))

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from noisette.account import Ledger, guarantee
 from noisette.denoise import Denoiser, Identity, State
+from noisette.door import release
 from noisette.encode import Encoder
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients
 from noisette.mechanism import Guarantee, Mechanism, Run, as_run, in_order, run_hash
 from noisette.private import Private, Released
-from noisette.release import release
 from noisette.spec import canonical
 from noisette.training.guard import Guard
 from noisette.training.plan import with_dim
