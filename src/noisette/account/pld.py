@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import privacy_loss_distribution
 
 from noisette.account.curve import Curve, step_curve
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
@@ -36,6 +35,8 @@ def privacy_loss(run: Run) -> PrivacyLoss:
     >>> round(privacy_loss((mechanism,)).get_epsilon_for_delta(1e-5), 2)
     0.55
     """
+    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
+
     paid = [mechanism for mechanism in run if mechanism.steps > 0]
     if not paid:
         return privacy_loss_distribution.identity()

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from noisette.data.files import cache_folder, check, data_root, locate, read, write
 from noisette.data.published import PUBLISHED, Published
@@ -158,12 +157,15 @@ def repack_cifar(picture: bytes, labels: Sequence[int]) -> bytes:
 
     A record is the label, then the red, the green and the blue plane.
 
+    >>> from PIL import Image
     >>> png = io.BytesIO()
     >>> Image.new("RGB", (1024, 2), (1, 2, 3)).save(png, "PNG")
     >>> records = repack_cifar(png.getvalue(), [7, 9])
     >>> len(records), records[0], records[1], records[1025], records[2049], records[3073]
     (6146, 7, 1, 2, 3, 9)
     """
+    from PIL import Image  # noqa: PLC0415 - needed here alone
+
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as image:
         if image.mode != "RGB" or image.size != (1024, len(labels)):
             raise InvalidInput(
