@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -61,3 +62,19 @@ def test_what_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'noisette' has no attribute 'gaussian'"):
         _ = noisette.gaussian
     assert not hasattr(noisette, "__wrapped__")
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "turns"),
+    [
+        ("import noisette, torch", {}, 0),
+        ("import noisette.cli, torch", {}, 0),
+        ("import noisette, torch", {"GOMP_SPINCOUNT": "77"}, 77),
+    ],
+)
+def test_threads_sleep_while_they_wait_unless_told_otherwise(code: str, given: dict[str, str], turns: int) -> None:
+    """The OpenMP library says itself, when torch loads it, how often a thread that waits looks before it sleeps."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environment = others | given | {"OMP_DISPLAY_ENV": "verbose"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert f"GOMP_SPINCOUNT = '{turns}'" in done.stderr

@@ -6,9 +6,14 @@ Names are imported when they are asked for (PEP 562), so that the command line a
 
 import importlib
 import importlib.util
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# Threads that wait for each other spin, unless OpenMP is told to let them sleep before torch is loaded. Beside other
+# programs they spin away the very time that the thread they wait for would need.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _PARTS = {
     "account": "Ledger Tradeoff calibrate compare guarantee read_ledger tradeoff",
