@@ -21,7 +21,7 @@ ORDER = [
     {"private"},
     {"encode"},
     {"mechanism", "grid"},
-    {"release"},
+    {"door"},
     {"denoise"},
     {"gradients"},
     {"training"},
@@ -84,7 +84,7 @@ def test_imports_go_one_way() -> None:
     [
         ("noise", "from noisette.encode import L2"),
         ("mechanism", "import noisette.account.rdp"),
-        ("account", "from noisette.release import release"),
+        ("account", "from noisette.door import release"),
         ("account", "from noisette.training.trainer import Trainer"),
         ("account", "from noisette.denoise import KS"),
         ("account", "from noisette.audit import audit"),
@@ -116,7 +116,7 @@ def test_modules_are_small(tmp_path: Path) -> None:
 def test_no_global_randomness_below_the_release() -> None:
     """Whatever makes noise or profiles draws from `Generator` alone."""
     for path, part, tree in modules():
-        if RANK.get(part, ACCOUNT) > ACCOUNT and part != "release":
+        if RANK.get(part, ACCOUNT) > ACCOUNT and part != "door":
             continue
         used = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
         assert not [name for name in used if name.startswith(GLOBAL_RANDOM)], path

@@ -1,94 +1,48 @@
-"""noisette: train PyTorch models with differential privacy, with any noise and a certified epsilon."""
+"""noisette: train PyTorch models with differential privacy, with any noise and a certified epsilon.
 
-from noisette.account import Ledger, Tradeoff, calibrate, compare, guarantee, read_ledger, tradeoff
-from noisette.denoise import (
-    KS,
-    AndersonDarling,
-    Chain,
-    CramerVonMises,
-    Denoiser,
-    Identity,
-    JamesStein,
-    Kalman,
-    LowPass,
-    Score,
-    Wasserstein,
-)
-from noisette.encode import L2, Encoder, Ranked, Snap
-from noisette.generator import Generator
-from noisette.mechanism import Guarantee, Mechanism
-from noisette.noise import (
-    Cauchy,
-    Gaussian,
-    GeneralizedGaussian,
-    Laplace,
-    Logistic,
-    Noise,
-    ScipyNoise,
-    Sech,
-    StudentT,
-    VarianceGamma,
-)
-from noisette.private import Private, Released
-from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
-from noisette.recipes import load
-from noisette.release import release
-from noisette.spec import parse
-from noisette.training import PrivateRun, Trainer, make_private, plan
+Names are imported when they are asked for (PEP 562), so that the command line answers before torch is there.
+`__init__.pyi` says the same to type checkers and editors.
+"""
+
+import importlib
+import importlib.util
+import os
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "KS",
-    "L2",
-    "AndersonDarling",
-    "Blocks",
-    "Cauchy",
-    "Chain",
-    "CramerVonMises",
-    "Denoiser",
-    "Empirical",
-    "Encoder",
-    "Gaussian",
-    "GeneralizedGaussian",
-    "Generator",
-    "Guarantee",
-    "HalfNormal",
-    "Identity",
-    "JamesStein",
-    "Kalman",
-    "Laplace",
-    "Ledger",
-    "Logistic",
-    "LowPass",
-    "Mechanism",
-    "Noise",
-    "PaperGaussian",
-    "Power",
-    "Private",
-    "PrivateRun",
-    "Profiles",
-    "Quantiles",
-    "Ranked",
-    "Released",
-    "ScipyNoise",
-    "Score",
-    "Sech",
-    "Snap",
-    "StudentT",
-    "Tails",
-    "Tradeoff",
-    "Trainer",
-    "VarianceGamma",
-    "Wasserstein",
-    "calibrate",
-    "compare",
-    "guarantee",
-    "load",
-    "make_private",
-    "parse",
-    "plan",
-    "read_ledger",
-    "release",
-    "tradeoff",
-]
+# Threads that wait for each other spin, unless OpenMP is told to let them sleep before torch is loaded. Beside other
+# programs they spin away the very time that the thread they wait for would need.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+_PARTS = {
+    "account": "Ledger Tradeoff calibrate compare guarantee read_ledger tradeoff",
+    "denoise": "KS AndersonDarling Chain CramerVonMises Denoiser Identity JamesStein Kalman LowPass Score Wasserstein",
+    "door": "release",
+    "encode": "L2 Encoder Ranked Snap",
+    "generator": "Generator",
+    "mechanism": "Guarantee Mechanism",
+    "noise": "Cauchy Gaussian GeneralizedGaussian Laplace Logistic Noise ScipyNoise Sech StudentT VarianceGamma",
+    "private": "Private Released",
+    "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
+    "recipes": "load",
+    "spec": "parse",
+    "training": "PrivateRun Trainer make_private plan",
+}
+_HOMES = {name: f"noisette.{part}" for part, names in _PARTS.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the stub has it for those who read and do not run
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value  # asked for once
+        return value
+    if not name.startswith("_") and importlib.util.find_spec(f"noisette.{name}") is not None:
+        return importlib.import_module(f"noisette.{name}")
+    raise AttributeError(f"module 'noisette' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

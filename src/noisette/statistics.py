@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from noisette.account import Ledger, calibrate, guarantee
+from noisette.door import release
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
@@ -18,7 +19,6 @@ from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
 from noisette.private import Private
 from noisette.profiles import HalfNormal
-from noisette.release import release
 from noisette.spec import whole
 
 __all__ = ["FEW", "Means", "plan_means", "private_means"]

@@ -25,7 +25,7 @@ from tests.audit.mechanisms import LAWS, NAMES, caught, kernel, mechanism, quiet
 pytestmark = pytest.mark.slow
 
 PARTS = ("_kernels", "account", "audit", "encode", "gradients", "noise", "profiles", "training")
-FILES = ("generator.py", "mechanism.py", "private.py", "release.py")
+FILES = ("generator.py", "mechanism.py", "private.py", "door.py")
 
 
 def _code(path: Path) -> str:

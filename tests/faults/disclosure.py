@@ -12,7 +12,7 @@ import torch
 from noisette import Private
 from noisette.data import files
 from noisette.training import PrivateRun, Progress, Trainer
-from tests import test_private, test_release
+from tests import test_door, test_private
 from tests.data import test_files
 from tests.faults.table import by, fault
 from tests.training import test_nothing_private, test_resume
@@ -51,7 +51,7 @@ def stops_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trainer, "run", short)
 
 
-@fault("a graph that leads back to private data", by(test_release.test_nothing_private_hangs_on_a_release))
+@fault("a graph that leads back to private data", by(test_door.test_nothing_private_hangs_on_a_release))
 def graph_kept(patch: pytest.MonkeyPatch) -> None:
     def start(self: Private, values: torch.Tensor) -> None:
         self._values = values.double()

@@ -2,7 +2,7 @@
 
 A new fault is one small function in a module beside this one:
 
-    @fault("noise x0.7", by(test_release.test_every_release_has_fresh_noise))
+    @fault("noise x0.7", by(test_door.test_every_release_has_fresh_noise))
     def weak(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(...)
 

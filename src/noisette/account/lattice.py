@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import pld_pmf
 from scipy import fft, special
 
 from noisette.errors import Unaccountable
@@ -72,8 +72,10 @@ class Pmf:
         below = np.exp(losses) * (np.cumsum(weighed[::-1])[::-1] - weighed)
         return np.append(np.clip(above - below, 0.0, None), 0.0) + self.infinity
 
-    def to_dp_accounting(self) -> pld_pmf.DensePLDPmf:
+    def to_dp_accounting(self) -> Any:
         """The same distribution as an object of dp_accounting."""
+        from dp_accounting.pld import pld_pmf  # noqa: PLC0415 - takes a second to import
+
         # without the zeros at the top, through which it would loop one by one
         used = self.probs[: 1 + int(np.flatnonzero(self.probs).max(initial=0))]
         return pld_pmf.DensePLDPmf(self.step, self.lower, used, min(self.infinity, 1.0), True)

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import privacy_loss_distribution
 
 from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
@@ -49,6 +48,8 @@ def privacy_loss(run: Run) -> PrivacyLoss:
     >>> round(privacy_loss((mechanism,)).get_epsilon_for_delta(1e-5), 2)
     0.55
     """
+    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
+
     paid = [mechanism for mechanism in run if mechanism.steps > 0]
     if not paid:
         return privacy_loss_distribution.identity()
@@ -68,6 +69,8 @@ def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[Priva
 
 def _composed(paid: Sequence[Mechanism], counts: npt.NDArray[np.int64]) -> Iterator[PrivacyLoss]:
     """For every row of `counts` (n, K), the losses of so many steps of each mechanism."""
+    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
+
     curves = [step_curve(mechanism.encoder, mechanism.noise) for mechanism in paid]
     composed = []
     for direction in (removal, addition):

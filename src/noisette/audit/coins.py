@@ -72,8 +72,8 @@ def one_run(
     """Train once on `data` and about half of the `canaries`, batches that are alike, and guess which half.
 
     ``train(batch)`` trains as `claim` says and returns how to score the examples of a batch: by the trained model, or
-    by the releases. The canaries with the highest scores are guessed to be in, those with the lowest to be out; how many
-    is fixed beforehand, in four sizes that share the level. `seed` decides the coins only.
+    by the releases. The canaries with the highest scores are guessed to be in, those with the lowest to be out; how
+    many is fixed beforehand, in four sizes that share the level. `seed` decides the coins only.
 
     **Formal guarantees.** If `claim` holds, `lower` is above its epsilon, or `refuted` is true, with a probability of
     at most 1 - `confidence`. For `lower_gaussian` this needs a Gaussian trade-off. The half of the canaries that is in

@@ -1,4 +1,7 @@
-"""The command line. Every command takes --json; exit status 0 done, 1 error with a hint, 2 usage, 3 refuted."""
+"""The command line. Every command takes --json; exit status 0 done, 1 error with a hint, 2 usage, 3 refuted.
+
+Modules here import the library inside functions: what the command line can say without torch it says at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
 from noisette.errors import InvalidInput, NoisetteError
-from noisette.files import reason
 
 __all__ = ["app", "main"]
 
@@ -77,6 +79,8 @@ def main() -> None:
     except NoisetteError as error:
         sys.exit(fail(error))
     except OSError as error:  # of a file that a command was given, where nothing closer has more to say
+        from noisette.files import reason
+
         about = f"{error.filename!r}: " if error.filename else ""
         told = InvalidInput(f"{about}{reason(error)}.", hint="check the paths that were given, and the disk")
         sys.exit(fail(told))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import track
 
-from noisette.account import calibrate, guarantee, read_ledger, tradeoff
-from noisette.account.compare import DEFAULT_NOISES, Row, compare, verdict
 from noisette.cli.options import (
     AccountantOption,
     DeltaOption,
@@ -20,12 +18,12 @@ from noisette.cli.options import (
     mechanism,
 )
 from noisette.cli.output import JsonFlag, emit, log, show, table, tell_cut
-from noisette.encode import Ranked
 from noisette.errors import InvalidInput
-from noisette.mechanism import Guarantee, Mechanism, Run, in_order
-from noisette.noise import Gaussian, Noise
-from noisette.profiles import Profiles
 from noisette.spec import parse, parse_number
+
+if TYPE_CHECKING:
+    from noisette.account.compare import Row
+    from noisette.mechanism import Guarantee, Run
 
 __all__ = ["account_command", "calibrate_command", "compare_command"]
 
@@ -45,6 +43,8 @@ def account_command(
     as_json: JsonFlag = False,
 ) -> None:
     """The epsilon of a mechanism, or of all that a ledger has spent."""
+    from noisette.account import guarantee, read_ledger, tradeoff
+
     if ledger is not None:
         record = read_ledger(ledger)
         tell_cut(record, ledger)
@@ -58,7 +58,7 @@ def account_command(
     with log.status("accounting"):
         result = guarantee(run, delta, accountant, examples=examples).stamped(*stamps)
     if plot is not None:
-        from noisette.report.tradeoff import draw_tradeoff  # noqa: PLC0415 - matplotlib takes a second to import
+        from noisette.report.tradeoff import draw_tradeoff
 
         draw_tradeoff({str(result): tradeoff(run)}, plot)
     emit(as_json, _guarantee_json(result, run), lambda: _show_guarantee(result, run))
@@ -77,6 +77,8 @@ def calibrate_command(
     as_json: JsonFlag = False,
 ) -> None:
     """The noise scale (or the steps, or the rate) that just keeps a budget."""
+    from noisette.account import calibrate, guarantee
+
     with log.status("calibrating"):
         found = calibrate(
             mechanism(encoder, noise, rate, steps),
@@ -105,6 +107,12 @@ def compare_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Every noise at the same epsilon: its scale and the error that it leaves on a coordinate."""
+    from noisette.account.compare import DEFAULT_NOISES, compare, verdict
+    from noisette.encode import Ranked
+    from noisette.mechanism import Mechanism, in_order
+    from noisette.noise import Gaussian, Noise
+    from noisette.profiles import Profiles
+
     laws = [parse(text, Noise) for text in noises] if noises else list(DEFAULT_NOISES)
     base = Mechanism(Ranked(dim, parse(profiles, Profiles)), Gaussian(), parse_number(rate), steps)
     found = compare(base, epsilon, delta, laws)
@@ -112,7 +120,7 @@ def compare_command(
     rows.sort(key=lambda row: (row.l2 is None, row.l2 or row.l1))
     winner, words = verdict(rows)
     if plot is not None:
-        from noisette.report.comparison import draw_comparison  # noqa: PLC0415 - matplotlib takes a second to import
+        from noisette.report.comparison import draw_comparison
 
         draw_comparison(rows, f"epsilon {epsilon:g}, coordinates: {dim:,}, releases: {steps:,}", plot)
     claim = {"epsilon": epsilon, "delta": delta, "stamps": list(in_order(name for row in rows for name in row.stamps))}

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor, nn
 
-from noisette.audit import Audit, OneRun, audit, one_run
-from noisette.audit.coins import Score
-from noisette.batch import Batch
 from noisette.cli.options import mechanism
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, table, tell_all_taken
 from noisette.errors import InvalidInput
-from noisette.generator import Generator
-from noisette.mechanism import STAMPS, Mechanism
-from noisette.recipes import Assembly, Recipe, Seen
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from noisette.audit import Audit, OneRun
+    from noisette.audit.coins import Score
+    from noisette.batch import Batch
+    from noisette.mechanism import Mechanism
+    from noisette.recipes import Recipe
 
 __all__ = ["audit_command"]
 
@@ -42,6 +43,9 @@ def audit_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Attack a mechanism's real step, and compare with its claimed trade-off. Exit status 3 when it is refuted."""
+    from noisette.audit import audit
+    from noisette.recipes import Recipe
+
     if recipe:
         if plot is not None:
             raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
@@ -62,7 +66,7 @@ def audit_command(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if plot is not None:
-        from noisette.report.audit import draw_audit  # noqa: PLC0415 - matplotlib takes a second to import
+        from noisette.report.audit import draw_audit
 
         draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
     emit(as_json, found.to_dict(), lambda: _show(found, plot, verbose))
@@ -100,6 +104,8 @@ def _show(found: Audit, plot: Path | None, verbose: bool) -> None:
 
 
 def _show_one_run(found: OneRun) -> None:
+    from noisette.mechanism import STAMPS
+
     _show_verdict(found.verdict, found.refuted)
     for size, right in zip(found.guesses, found.right, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
@@ -121,6 +127,13 @@ def _one_run(
 
     Data, features, model and trainer are those of any run of the recipe; a canary that enters is a training example.
     """
+    import torch
+    from torch import nn
+
+    from noisette.audit import one_run
+    from noisette.generator import Generator
+    from noisette.recipes import Assembly, Seen
+
     with log.status("loading data and planning the noise") as status:
         made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
         (inputs, targets), classes = made.train, made.data.classes

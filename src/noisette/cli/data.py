@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from noisette import data as datasets
 from noisette.cli.output import JsonFlag, emit, log, show
 
 __all__ = ["data_app"]
@@ -28,6 +27,8 @@ def fetch_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Fetch a data set from where its authors publish it, over HTTPS, and check it by its digests."""
+    from noisette.data import fetch
+
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), console=log, transient=True
     ) as bar:
@@ -36,5 +37,5 @@ def fetch_command(
         def report(label: str, done: int, total: int) -> None:
             bar.update(task, description=label, completed=done, total=total or None)
 
-        folder = datasets.fetch(name, data_root, report)
+        folder = fetch(name, data_root, report)
     emit(as_json, {"name": name, "folder": str(folder)}, lambda: show.print(str(folder)))

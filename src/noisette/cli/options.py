@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisette.encode import Encoder
-from noisette.mechanism import Mechanism
-from noisette.noise import Noise
 from noisette.spec import parse, parse_number
+
+if TYPE_CHECKING:
+    from noisette.mechanism import Mechanism
 
 __all__ = [
     "AccountantOption",
@@ -34,4 +34,8 @@ ExamplesOption = Annotated[
 
 def mechanism(encoder: str, noise: str, rate: str, steps: int) -> Mechanism:
     """The mechanism that the options describe."""
+    from noisette.encode import Encoder
+    from noisette.mechanism import Mechanism
+    from noisette.noise import Noise
+
     return Mechanism(parse(encoder, Encoder), parse(noise, Noise), parse_number(rate), steps)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,9 +14,11 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from noisette.account.record import Record
 from noisette.errors import NoisetteError
-from noisette.features import Progress
+
+if TYPE_CHECKING:
+    from noisette.account.record import Record
+    from noisette.features import Progress
 
 __all__ = ["JsonFlag", "emit", "fail", "features_on", "log", "show", "table", "tell_all_taken", "tell_cut"]
 

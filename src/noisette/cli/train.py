@@ -7,23 +7,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from noisette import data as datasets
-from noisette import files
-from noisette.account import read_ledger
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
 from noisette.errors import InvalidInput, RankLost
-from noisette.recipes import OpenRun, Recipe, load, reopen, start
-from noisette.recipes import points as metrics
-from noisette.recipes.points import Point
-from noisette.recipes.settings import Settings
-from noisette.training import join
+
+if TYPE_CHECKING:
+    from noisette.recipes import OpenRun
+    from noisette.recipes.points import Point
 
 __all__ = ["predict_command", "resume_command", "show_command", "train_command"]
 
@@ -65,6 +60,8 @@ def train_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Train a model with differential privacy."""
+    from noisette.recipes import Recipe, start
+
     chosen = Recipe.load(recipe)
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
@@ -92,6 +89,8 @@ def resume_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    from noisette.recipes import reopen
+
     with _one_voice():
         with log.status("loading") as status:
             opened = reopen(run, data_root=data_root, progress=features_on(status))
@@ -101,6 +100,9 @@ def resume_command(
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
     """What a run promises, and how good its model is."""
+    from noisette import files
+    from noisette.recipes import points as metrics
+
     if (run / "settings.json").exists() and not (run / "guarantee.json").exists():
         raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
@@ -125,6 +127,9 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
 
 def _no_result(run: Path) -> InvalidInput:
     """What to say of a run that was cut off before its first result."""
+    from noisette.account import read_ledger
+    from noisette.recipes.settings import Settings
+
     Settings.read(run).example(run)  # or it was cut off even before
     record = read_ledger(run / "ledger.jsonl")
     tell_cut(record, run / "ledger.jsonl")
@@ -142,6 +147,13 @@ def predict_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Classes that a run's model predicts."""
+    import torch
+
+    from noisette import data as datasets
+    from noisette import files
+    from noisette.recipes import load
+    from noisette.recipes.settings import Settings
+
     model = load(run)
     targets = None
     if data.endswith(".npy"):
@@ -166,6 +178,8 @@ def predict_command(
 @contextmanager
 def _one_voice() -> Iterator[None]:
     """Inside, the processes that torchrun started are one run, of which rank 0 speaks; errors are told by each."""
+    from noisette.training import join
+
     with join() as ranks:
         show.quiet = log.quiet = not ranks.first
         try:
@@ -214,7 +228,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
-    from noisette.report.accuracy import draw_accuracy  # noqa: PLC0415 - matplotlib takes a second to import
+    from noisette.report.accuracy import draw_accuracy
 
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
@@ -270,7 +284,7 @@ def _plain(value: str) -> int | str:
 
 def _board(folder: Path) -> Any:
     try:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
+        from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
         raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
     return SummaryWriter(str(folder / "tensorboard"))

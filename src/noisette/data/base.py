@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from noisette.data import folder, table
+from noisette.data import table
 from noisette.data.bounds import Bounds, scaled
 from noisette.errors import InvalidInput
 from noisette.spec import whole
@@ -134,6 +134,8 @@ class Dataset:
         (3, 6, 8)
         """
         root = Path(path)
+        from noisette.data import folder  # noqa: PLC0415 - Pillow is needed here alone
+
         names = folder.class_names(root / "train")
         train = folder.read(root / "train", names)
         test = folder.read(root / "test", names) if (root / "test").is_dir() else None

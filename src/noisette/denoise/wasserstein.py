@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import interpolate, special
+from scipy import special
 
 from noisette.denoise.distance import Distance
 from noisette.denoise.moments import moment
@@ -67,6 +67,8 @@ class Wasserstein(Distance):
 @lru_cache(maxsize=16)
 def _integrated_tail(standard: Noise) -> Callable[[Array], Array]:
     """The integral of P(X >= t) over t >= x as a function of x >= 0: a cubic table, for few laws have a closed form."""
+    from scipy import interpolate  # noqa: PLC0415 - takes long to import, and is needed here alone
+
     roots, weights = special.roots_legendre(5)
     left, width = _NODES[:-1, None], np.diff(_NODES)[:, None]
     pieces = (width / 2 * standard.sf(left + width / 2 * (1 + roots))) @ weights

@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import integrate
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
@@ -278,6 +277,7 @@ class Noise(Spec):
 
     def _expect(self, f: Callable[[Array], Array]) -> float:
         """E f(|X|) of the standard law by quadrature; infinite where the integral diverges."""
+        from scipy import integrate  # noqa: PLC0415 - few laws need it
 
         def integrand(x: float) -> float:
             density = math.exp(float(self._log_prob(np.array(x))))

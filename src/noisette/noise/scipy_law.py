@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-from scipy import stats
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
@@ -30,6 +29,8 @@ _CONSISTENT = 1e-6
 
 @lru_cache(maxsize=64)
 def _frozen(name: str, shapes: tuple[float, ...]) -> Any:
+    from scipy import stats  # noqa: PLC0415 - takes a second to import, and no other law needs it
+
     return getattr(stats, name)(*shapes)
 
 
@@ -103,6 +104,8 @@ class ScipyNoise(Noise):
         return _frozen(self.name, self.shapes)
 
     def _check(self) -> None:
+        from scipy import stats  # noqa: PLC0415 - likewise
+
         law = getattr(stats, self.name, None) if isinstance(self.name, str) else None
         if not isinstance(law, stats.rv_continuous):
             raise InvalidInput(

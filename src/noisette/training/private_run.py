@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from noisette.account import Ledger, guarantee
 from noisette.batch import change
 from noisette.denoise import Denoiser, State
+from noisette.door import release
 from noisette.errors import BudgetSpent, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients
 from noisette.mechanism import Guarantee, Mechanism, Run, in_order, run_hash
 from noisette.private import Private, Released
-from noisette.release import release
 from noisette.spec import canonical
 from noisette.training.examples import Draw, Examples, Index, Part
 from noisette.training.guard import Guard
