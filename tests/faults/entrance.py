@@ -31,6 +31,19 @@ def collated_together(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading._OneByOne, "__call__", together)
 
 
+@fault("examples read together", by(test_reading.test_a_data_set_is_asked_for_one_example_at_a_time))
+def read_together(patch: pytest.MonkeyPatch) -> None:
+    def together(self: Any, numbers: list[int]) -> list[Any]:
+        return list(zip(numbers, self._dataset.__getitems__(numbers), strict=True))
+
+    honest = reading._Counted.__getitems__
+    patch.setattr(
+        reading._Counted,
+        "__getitems__",
+        lambda self, numbers: (together if hasattr(self._dataset, "__getitems__") else honest)(self, numbers),
+    )
+
+
 @fault(
     "what collate_fn drops or repeats accepted",
     by(
