@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import Generator, Released
+from noisette import Released
 from noisette.gradients import objective
 from noisette.training import PrivateRun, reading
 from tests.faults.table import by, fault
@@ -109,11 +109,6 @@ def paid_first(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(PrivateRun, "_taken", early)
     patch.setattr(PrivateRun, "_pay", lambda self, which: None)
-
-
-@fault("keys left in a forked process", by(test_reading.test_workers_have_no_key_of_any_generator))
-def keys_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Generator, "_lose", lambda self: None)
 
 
 @fault(
