@@ -16,7 +16,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test lint slow sanitize bench bench-page figures clean
+.PHONY: demo test quick lint slow sanitize bench bench-page figures clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -26,6 +26,10 @@ demo: $(READY)
 test: lint
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
 	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
+
+# within a minute: lint, types, and tests/quick.txt, which has the quickest tests of every promise
+quick: lint
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal @tests/quick.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -15,22 +15,22 @@ from torch import nn
 
 from noisette import Ledger, Mechanism, Ranked, StudentT, Trainer, make_private
 from noisette.data import load
-from noisette.training import Ranks, accuracy
+from noisette.training import Processes, accuracy
 
 
 def train(fabric: Fabric, folder: str) -> None:
     """One process's part of the run."""
-    digits, ranks = load("digits"), Ranks.current()
+    digits, processes = load("digits"), Processes.current()
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).to(fabric.device)
     inputs, targets = digits.train_inputs.to(fabric.device), digits.train_targets.to(fabric.device)
     mechanism = Mechanism(Ranked(dim=650), StudentT(df=9, scale=2.5), rate=256 / len(inputs), steps=60)
-    books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if ranks.first else []
+    books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if processes.first else []
     private = make_private(model, nn.CrossEntropyLoss(), (inputs, targets), mechanism, ledger=books)
     for _ in Trainer(private, torch.optim.SGD(model.parameters(), lr=4.0, momentum=0.9)).run():
         pass
     right = accuracy(model, digits.test_inputs.to(fabric.device), digits.test_targets.to(fabric.device))
     promise = private.guarantee(delta=1e-5)  # the same on every process
-    fabric.print(f"{ranks.size} processes, test accuracy {right:.1%}, {promise}")
+    fabric.print(f"{processes.size} processes, test accuracy {right:.1%}, {promise}")
 
 
 if __name__ == "__main__":

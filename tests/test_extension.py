@@ -163,10 +163,10 @@ class Closed(Accountant):
     def supports(self, mechanism):
         return type(mechanism.noise).__name__ == "Laplace" and mechanism.encoder.dim == 1
 
-    def epsilon(self, run, delta):
-        return sum(one.steps * one.encoder.image.norm / one.noise.known_scale for one in run)
+    def epsilon(self, mechanisms, delta):
+        return sum(one.steps * one.encoder.image.norm / one.noise.known_scale for one in mechanisms)
 
-    def basis(self, run):
+    def basis(self, mechanisms):
         return "closed form"
 
 class Coins(Source):
@@ -214,8 +214,8 @@ assert people("coins") == "coins"
 from noisette.account import Accountant
 class Second(Accountant):
     name = "pld"
-    def epsilon(self, run, delta): return 0.0
-    def basis(self, run): return "none"
+    def epsilon(self, mechanisms, delta): return 0.0
+    def basis(self, mechanisms): return "none"
 try:
     guarantee(Mechanism(L2(dim=4), Gaussian(2.0), 1.0, 1), 1e-5)
 except InvalidInput as error:

@@ -26,7 +26,7 @@ from noisette import (
     parse,
 )
 from noisette.errors import InvalidInput, ParseError, Unaccountable
-from noisette.mechanism import as_run, run_hash
+from noisette.mechanism import as_mechanisms, hash_of
 from tests.helpers import refused
 
 PAPER = Mechanism(
@@ -166,10 +166,10 @@ def test_toml_errors_are_parse_errors() -> None:
 def test_runs() -> None:
     """The paper's Z_1..Z_T: a tuple of mechanisms with a hash of its own, in which order counts."""
     first, second = PAPER, PAPER.replace(noise=StudentT(9, 2.0))
-    assert as_run(first) == (first,)
-    assert as_run([first, second]) == (first, second)
-    assert run_hash((first,)) == first.hash
-    assert len({run_hash((first, second)), run_hash((second, first)), run_hash((first, first)), first.hash}) == 4
+    assert as_mechanisms(first) == (first,)
+    assert as_mechanisms([first, second]) == (first, second)
+    assert hash_of((first,)) == first.hash
+    assert len({hash_of((first, second)), hash_of((second, first)), hash_of((first, first)), first.hash}) == 4
 
 
 def test_guarantee() -> None:

@@ -1,4 +1,4 @@
-"""The page of promises names tests that exist, and has every promise."""
+"""The page of promises names tests that exist, and has every promise; `make quick` runs a test of each."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def test_every_promise_is_on_the_page_with_its_tests() -> None:
     rows = dict(ROW.findall(PAGE))
     assert list(rows) == [f"P{number}" for number in range(1, 17)]
     assert [number for number, row in rows.items() if not NAMED.search(row)] == []
+
+
+def test_quick_has_a_test_of_every_promise() -> None:
+    chosen = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
+    assert [one for one in chosen if "::" in one and missing(f"`{one}`")] == []
+    for number, row in ROW.findall(PAGE):
+        named = {f"{file}::{name}" for file, name in NAMED.findall(row)}
+        assert named & set(chosen), f"{number} has no test in quick.txt"
 
 
 def test_the_page_can_be_wrong() -> None:

@@ -156,7 +156,7 @@ def test_every_ledger_pays_before_the_release(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             private_means(rows(), LOWER, UPPER, mechanism, ledger=two)
         assert two.spent(mechanism) == 2
-        assert guarantee(two.run(), 1e-5).epsilon > guarantee(mechanism, 1e-5).epsilon
+        assert guarantee(two.mechanisms(), 1e-5).epsilon > guarantee(mechanism, 1e-5).epsilon
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -115,9 +115,9 @@ def kind(batch: Batch) -> tuple[object, ...]:
 
 
 def mapped_over(
-    run: Callable[[Callable[..., Any]], Callable[..., Any]], one: Callable[[Batch], Any], batch: Batch
+    vmap: Callable[[Callable[..., Any]], Callable[..., Any]], one: Callable[[Batch], Any], batch: Batch
 ) -> Any:
-    """`one` of each example of a batch, seen as a batch of one, by ``run(function)(*tensors)``, a map over rows."""
+    """`one` of each example of a batch, seen as a batch of one, by ``vmap(function)(*tensors)``, a map over rows."""
     leaves, structure = tree_flatten(batch)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
@@ -127,7 +127,7 @@ def mapped_over(
             filled[place] = part.unsqueeze(0)
         return one(tree_unflatten(filled, structure))
 
-    return run(of_rows)(*(leaves[place] for place in places))
+    return vmap(of_rows)(*(leaves[place] for place in places))
 
 
 def _as_dict(part: Any) -> Any:

@@ -12,7 +12,7 @@ __all__ = [
     "MechanismMismatch",
     "NoisetteError",
     "ParseError",
-    "RankLost",
+    "ProcessLost",
     "Unaccountable",
     "Unreadable",
 ]
@@ -56,7 +56,7 @@ class BudgetSpent(NoisetteError):
     """A step beyond the last one that the mechanism pays for."""
 
 
-class RankLost(NoisetteError):
+class ProcessLost(NoisetteError):
     """Another process of the same run died, or says nothing any more."""
 
 

@@ -13,7 +13,7 @@ from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.noise import Noise
 from noisette.spec import Spec, canonical, parse, positive, whole
 
-__all__ = ["STAMPS", "Guarantee", "Mechanism", "Run", "as_run", "in_order", "run_hash"]
+__all__ = ["STAMPS", "Guarantee", "Mechanism", "Mechanisms", "as_mechanisms", "hash_of", "in_order"]
 
 _CANONICAL = "noisette mechanism 1"
 _LEAST_RATE, _MOST_STEPS = 1e-30, 10**15  # far beyond any use, and well within what floats can count
@@ -59,7 +59,7 @@ class Mechanism(Spec):
     @property
     def hash(self) -> str:
         """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
-        return run_hash((self,))
+        return hash_of((self,))
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""
@@ -87,21 +87,21 @@ class Mechanism(Spec):
         return cls(encoder, noise, table["rate"], table["steps"])
 
 
-Run = tuple[Mechanism, ...]
-"""A run whose steps differ (the paper's Z_1..Z_T): mechanisms in order, each with its own steps."""
+Mechanisms = tuple[Mechanism, ...]
+"""What a run consists of where its steps differ (the paper's Z_1..Z_T): in order, each with its own steps."""
 
 
-def as_run(mechanisms: Mechanism | Sequence[Mechanism]) -> Run:
+def as_mechanisms(mechanisms: Mechanism | Sequence[Mechanism]) -> Mechanisms:
     """One mechanism or several, as a tuple."""
     return (mechanisms,) if isinstance(mechanisms, Mechanism) else tuple(mechanisms)
 
 
-def run_hash(run: Run) -> str:
-    """A name for a run: SHA-256 of its canonical form, 16 hex digits.
+def hash_of(mechanisms: Mechanisms) -> str:
+    """A name for mechanisms in their order: SHA-256 of their canonical form, 16 hex digits.
 
     It lasts: a field with a default that a later version adds changes no name. Change `_CANONICAL` when a default does.
     """
-    return hashlib.sha256("\n".join((_CANONICAL, *map(canonical, run))).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join((_CANONICAL, *map(canonical, mechanisms))).encode()).hexdigest()[:16]
 
 
 STAMPS = {
@@ -126,7 +126,7 @@ def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a run promises: (epsilon, delta)-differential privacy for adding or removing one example.
+    """What mechanisms promise: (epsilon, delta)-differential privacy for adding or removing one example.
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
     how a set of profiles was bounded. `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",

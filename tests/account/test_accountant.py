@@ -22,7 +22,7 @@ from noisette import (
 from noisette.account import accountants, guarantee, guarantees
 from noisette.account.accountant import epsilon
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
-from noisette.mechanism import run_hash
+from noisette.mechanism import hash_of
 from noisette.profiles import HalfNormal, Tails
 from tests.account.witnesses import DELTA, gaussian_epsilon
 from tests.helpers import refused
@@ -37,7 +37,7 @@ def test_fields(accountant: str) -> None:
     assert found.kind == "bound"
     assert found.accountant == accountant
     assert found.delta == DELTA
-    assert found.mechanism_hash == PLAIN.hash == run_hash((PLAIN,))
+    assert found.mechanism_hash == PLAIN.hash == hash_of((PLAIN,))
     assert found.adjacency == "add/remove one example, Poisson sampling"
     assert found.basis == ("profile" if accountant == "pld" else "per-order maximum")
     assert json.loads(json.dumps(found.to_dict()))["epsilon"] == found.epsilon
@@ -64,8 +64,8 @@ def test_the_basis_of_a_run_names_each_part() -> None:
     ball = PLAIN.replace(encoder=L2(dim=20), noise=Gaussian(2.0))
     found = guarantee((PLAIN, several, ball, PLAIN), DELTA)
     assert found.basis == "profile; pointwise maximum over profiles; L2 norm"
-    assert found.mechanism_hash == run_hash((PLAIN, several, ball, PLAIN))
-    assert found.mechanism_hash != run_hash((several, PLAIN, ball, PLAIN))
+    assert found.mechanism_hash == hash_of((PLAIN, several, ball, PLAIN))
+    assert found.mechanism_hash != hash_of((several, PLAIN, ball, PLAIN))
 
 
 @pytest.mark.parametrize("delta", [0, 0.0, 1, 1.0, 1.5, -1e-5, math.nan, math.inf, "1e-5", True])

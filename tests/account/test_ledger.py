@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 def test_spending_adds_up_and_is_read_back(path: Path) -> None:
     with Ledger(path) as book:
         assert (book.spent(ONE), book.spent(TWO), book.spent(ONE.replace(steps=51))) == (5, 1, 0)
-        assert book.run() == (ONE.replace(steps=5), TWO.replace(steps=1))
+        assert book.mechanisms() == (ONE.replace(steps=5), TWO.replace(steps=1))
         assert book.data == "demo"
         book.spend(TWO, 4)
         assert book.spent(TWO) == 5
@@ -46,7 +46,7 @@ def test_spending_adds_up_and_is_read_back(path: Path) -> None:
 def test_the_guarantee_of_a_ledger_is_that_of_the_union(path: Path) -> None:
     union = (ONE.replace(steps=5), TWO.replace(steps=1))
     with Ledger(path) as book:
-        assert guarantee(book.run(), 1e-5) == guarantee(union, 1e-5)
+        assert guarantee(book.mechanisms(), 1e-5) == guarantee(union, 1e-5)
     assert guarantee(union, 1e-5).epsilon > guarantee(union[:1], 1e-5).epsilon
 
 
@@ -81,7 +81,7 @@ def test_stamps_of_a_run_stay_with_what_was_spent(path: Path) -> None:
         with refused(InvalidInput, match="no stamp"):
             book.spend(ONE, stamps=["harmless"])
     for record in (read_ledger(path), Ledger(path)):
-        assert record.guarantee(1e-5) == guarantee(record.run(), 1e-5).stamped("reproducible", "unsafe")
+        assert record.guarantee(1e-5) == guarantee(record.mechanisms(), 1e-5).stamped("reproducible", "unsafe")
         assert "not for release" in str(record.guarantee(1e-5))
     record.close()
 

@@ -67,7 +67,7 @@ def test_reading_works_where_nothing_may_be_written(path: Path) -> None:
         path.chmod(0o444)
         path.parent.chmod(0o555)
         try:
-            assert sum(one.steps for one in read_ledger(path).run()) == 6
+            assert sum(one.steps for one in read_ledger(path).mechanisms()) == 6
         finally:
             path.parent.chmod(0o755)
             path.chmod(0o644)

@@ -132,7 +132,7 @@ def test_a_first_line_cut_short(path: Path) -> None:
                 opened(path)
         assert path.read_bytes() == first[:-cut]
     path.write_bytes(first[:-1])
-    assert read_ledger(path).run() == ()
+    assert read_ledger(path).mechanisms() == ()
     with Ledger(path, data="demo") as book:
         book.spend(ONE)
     assert read_ledger(path).spent(ONE) == 1

@@ -48,7 +48,7 @@ def test_a_run_says_so_too_and_goes_on(noisette: Command, tmp_path: Path) -> Non
     done = noisette(*SHORT, "--ledger", "all.jsonl")
     assert done.code == 0
     assert "a line of the ledger all.jsonl was cut short: it counts as 1 steps" in done.err
-    assert sum(one.steps for one in read_ledger(path).run()) == 8
+    assert sum(one.steps for one in read_ledger(path).mechanisms()) == 8
 
 
 @pytest.mark.parametrize("command", [("account",), SHORT])
@@ -73,7 +73,7 @@ def test_columns_and_spellings_of_one_file_are_the_same_people(noisette: Command
     other.assert_refused("belongs to the people", f"call them 'csv:{tmp_path / 'people.csv'}' (--people")
     assert "too little" in other.err
     noisette(*pay, "--data", "csv:copy.csv:b", "--people", f"csv:{tmp_path / 'people.csv'}").json  # noqa: B018
-    assert sum(one.steps for one in read_ledger(tmp_path / "all.jsonl").run()) == 12
+    assert sum(one.steps for one in read_ledger(tmp_path / "all.jsonl").mechanisms()) == 12
 
 
 def test_people_have_a_name_of_the_owner_s_choice(noisette: Command, tmp_path: Path) -> None:

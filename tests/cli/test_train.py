@@ -45,7 +45,7 @@ def test_a_short_run_learns_and_promises(noisette: Command, tmp_path: Path) -> N
     assert promise["epsilon"] == value["epsilon"]
     assert promise["stamps"] == value["stamps"] == ["reproducible"]
     with Ledger(folder / "ledger.jsonl") as ledger:
-        assert guarantee(ledger.run(), 1e-5).epsilon == value["epsilon"]
+        assert guarantee(ledger.mechanisms(), 1e-5).epsilon == value["epsilon"]
     mechanism = Mechanism.from_toml((folder / "mechanism.toml").read_text())
     assert value["hash"] == mechanism.hash
 
@@ -119,13 +119,13 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     assert (stopped.code, stopped.out) == (1, "")
     assert "go on with: noisette resume runs/digits-0001" in stopped.err
     with Ledger(folder / "ledger.jsonl") as ledger:
-        assert sum(one.steps for one in ledger.run()) == 4
+        assert sum(one.steps for one in ledger.mechanisms()) == 4
 
     done = noisette("resume", "runs/digits-0001", "--json")
     assert "1 steps were paid after the last checkpoint" in done.err
     assert done.json["steps"] == 5, "one step was paid and lost"
     with Ledger(folder / "ledger.jsonl") as ledger:
-        assert sum(one.steps for one in ledger.run()) == 6
+        assert sum(one.steps for one in ledger.mechanisms()) == 6
     promise = json.loads((folder / "guarantee.json").read_text())
     assert promise["paid"] == 6
     assert promise["stamps"] == done.json["stamps"] == ["reproducible"], "its first steps had a seed"

@@ -112,7 +112,7 @@ def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
 
 
 @fault(
-    "noise drawn on every rank and summed",
+    "noise drawn in every process and summed",
     by(
         test_same_run.test_the_noise_is_the_declared_law_once_and_the_same_everywhere,
         size=2,

@@ -31,7 +31,7 @@ def _judges(says: str) -> tuple[Catcher, ...]:
 @fault("noise once per micro-batch", *_judges("not one release for each step"))
 def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
     def step(self: PrivateRun) -> Released:
-        mechanism = self.run[0]
+        mechanism = self.mechanisms[0]
         index = PoissonSampler(len(self._examples), mechanism.rate, self._sampling).draw()
         self._pay(0)
         values = torch.zeros(self._gradients.dim, dtype=torch.float64)
@@ -46,7 +46,7 @@ def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
 @fault("noise after denoising", *_judges("the released sum is not that of the encoded gradients"))
 def denoised_first(patch: pytest.MonkeyPatch) -> None:
     def step(self: PrivateRun) -> Released:
-        mechanism = self.run[0]
+        mechanism = self.mechanisms[0]
         total = self._private_sum(mechanism)
         self._pay(0)
         early = Released(total.unsafe_values(), mechanism.noise, reproducible=True)
@@ -61,7 +61,7 @@ def denoised_first(patch: pytest.MonkeyPatch) -> None:
 
 def _written(self: PrivateRun, released: Released) -> Released:
     denoised, self.state = self.denoiser.update(released, self.state)
-    self._gradients.write(denoised.values / (self.run[0].rate * len(self._examples)))
+    self._gradients.write(denoised.values / (self.mechanisms[0].rate * len(self._examples)))
     self.updates += 1
     return denoised
 
@@ -209,6 +209,6 @@ def any_mechanism(patch: pytest.MonkeyPatch) -> None:
     load = PrivateRun.load_state_dict
 
     def wrong(self: PrivateRun, state: dict[str, Any]) -> None:
-        load(self, {**state, "mechanism": private_run.run_hash(self.run)})
+        load(self, {**state, "mechanism": private_run.hash_of(self.mechanisms)})
 
     patch.setattr(PrivateRun, "load_state_dict", wrong)

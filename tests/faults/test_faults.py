@@ -32,7 +32,7 @@ LISTED = (
     "exponent clamp",
     "negative RDP accepted",
     "generator state restored on resume",
-    "noise drawn on every rank and summed",
+    "noise drawn in every process and summed",
 )
 """The faults that must be in the table, whatever else is."""
 

@@ -90,7 +90,7 @@ def test_killed_at_every_moment_of_its_set_up(
         assert [point.updates for point in opened.points() if point] == [STEPS]
         opened.close()
         for ledger in (folder / "ledger.jsonl", root / "all.jsonl"):
-            assert sum(one.steps for one in read_ledger(ledger).run()) == STEPS
+            assert sum(one.steps for one in read_ledger(ledger).mechanisms()) == STEPS
         assert read_ledger(root / "all.jsonl").data == "us", "all of what it was started with is kept"
         assert json.loads((folder / "guarantee.json").read_text())["stamps"] == ["unsafe"]
         library.load(folder)

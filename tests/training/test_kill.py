@@ -70,7 +70,7 @@ def _killed(root: Path, plan: Recipe, after: float) -> int:
 
 def _spent(folder: Path) -> int:
     with Ledger(folder / "ledger.jsonl", must_exist=True) as ledger:
-        return sum(mechanism.steps for mechanism in ledger.run())
+        return sum(mechanism.steps for mechanism in ledger.mechanisms())
 
 
 def _check(root: Path, plan: Recipe, released: int, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -168,7 +168,7 @@ def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
     opened.close()
     assert _spent(tmp_path / "tiny-0001") == 4
     with Ledger(tmp_path / "all.jsonl") as book:
-        assert sum(mechanism.steps for mechanism in book.run()) == 3 == opened.private.updates
+        assert sum(mechanism.steps for mechanism in book.mechanisms()) == 3 == opened.private.updates
 
 
 @pytest.mark.parametrize("written", [0, 1, 5, 12, 60, -1])

@@ -67,7 +67,7 @@ def test_make_private_fills_an_open_dimension() -> None:
     x, y = data()
     open_plan = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=2)
     private = make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), (x, y), open_plan)
-    assert private.run[0].encoder.dim == 10
+    assert private.mechanisms[0].encoder.dim == 10
     with pytest.raises(InvalidInput, match="dimension"):
         guarantee(Mechanism(Ranked(), Gaussian(scale=1.0), rate=0.1, steps=2), 1e-5)
 

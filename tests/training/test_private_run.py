@@ -87,7 +87,7 @@ def test_two_mechanisms_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert private.total == 5
         list(private)
         assert used == [first] * 2 + [second] * 3
-        assert ledger.run() == (first, second)
+        assert ledger.mechanisms() == (first, second)
     assert private.guarantee(1e-5).epsilon == guarantee((first, second), 1e-5).epsilon
 
 
@@ -107,7 +107,7 @@ def test_a_mechanism_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
             assert (again.paid, again.left, again.total) == (12, total - 12, total)
             assert again.guarantee(1e-5).epsilon == pytest.approx(paid.epsilon, rel=1e-3)
             assert len(list(again)) == total - 12
-            assert (again.left, sum(m.steps for m in ledger.run())) == (0, total)
+            assert (again.left, sum(m.steps for m in ledger.mechanisms())) == (0, total)
 
 
 def test_a_ledger_that_has_paid_for_more_than_the_run_leaves_nothing(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_an_example_that_cannot_be_read_is_named_and_costs_nothing(tmp_path: Pat
                 private.step()
             assert "secret" not in str(caught.value)
             assert caught.value.__suppress_context__ or caught.value.__context__ is None
-        assert (private.paid, private.updates, book.spent(private.run[0])) == (0, 0, 0)
+        assert (private.paid, private.updates, book.spent(private.mechanisms[0])) == (0, 0, 0)
         assert all(p.grad is None for p in private.parameters)
         assert torch.equal(flat(private.parameters), before)
 
@@ -267,10 +267,10 @@ def test_a_worker_that_dies_loses_nothing_and_releases_nothing(tmp_path: Path, m
             while steps < 6:  # what was read ahead may still be used
                 private.step()
                 steps += 1
-        assert len(sums) == private.updates == book.spent(private.run[0]) == steps < 6
+        assert len(sums) == private.updates == book.spent(private.mechanisms[0]) == steps < 6
         flag.unlink()
         list(private)  # goes on, with new workers
-        assert len(sums) == private.updates == book.spent(private.run[0]) == 6
+        assert len(sums) == private.updates == book.spent(private.mechanisms[0]) == 6
         for total in sums[1:]:
             torch.testing.assert_close(total, sums[0], rtol=1e-9, atol=1e-9)
 

@@ -315,7 +315,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     whole = path.read_bytes()
     for size in (0, 100, len(whole) - 1):
-        with refused(InvalidInput, match="the file before it is intact"), room(size):
+        with refused(InvalidInput, match="what was there is intact"), room(size):
             trainer.save(path)
         assert path.read_bytes() == whole
         assert not list(tmp_path.glob("*.new"))

@@ -252,7 +252,7 @@ def test_with_the_library_s_own_generator(encoder: str) -> None:
     joined = []
     for seed in range(8):
         for run in runs:
-            run._sampling = Generator(seed, purpose="sampling")
+            run._sampling, run._stream = Generator(seed, purpose="sampling"), None  # a stream keeps its generator
         moved = torch.sub(*(run._private_sum(mechanism).unsafe_values() for run in runs))
         joined.append(bool(moved.abs().max() > 1e-9))
         _assert_close(moved, own * joined[-1], case)

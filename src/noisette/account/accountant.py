@@ -1,4 +1,4 @@
-"""One question to any accountant: what does this run promise?"""
+"""One question to any accountant: what do these mechanisms promise?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from noisette.account import base
 from noisette.account.pld import privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import Guarantee, Mechanism, Run, as_run, run_hash
+from noisette.mechanism import Guarantee, Mechanism, Mechanisms, as_mechanisms, hash_of
 from noisette.spec import positive, whole
 
 __all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
@@ -29,10 +29,10 @@ def check_delta(delta: float, examples: int | None = None) -> float:
     return value
 
 
-def epsilon(run: Run, delta: float, accountant: str = "pld") -> float:
-    """The epsilon of a run, infinite where it is above what floats can hold or cannot be told."""
-    known = base.accountant(accountant, run)
-    value = known.epsilon(run, delta) if any(mechanism.steps for mechanism in run) else 0.0
+def epsilon(mechanisms: Mechanisms, delta: float, accountant: str = "pld") -> float:
+    """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
+    known = base.accountant(accountant, mechanisms)
+    value = known.epsilon(mechanisms, delta) if any(mechanism.steps for mechanism in mechanisms) else 0.0
     return value if value >= 0 else math.inf
 
 
@@ -54,9 +54,9 @@ def guarantee(
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))
     epsilon = 2.382 at delta = 1e-05
     """
-    run = as_run(mechanisms)
+    mechanisms = as_mechanisms(mechanisms)
     delta = check_delta(delta, examples)
-    return _promise(run, epsilon(run, delta, accountant), delta, accountant)
+    return _promise(mechanisms, epsilon(mechanisms, delta, accountant), delta, accountant)
 
 
 def guarantees(
@@ -82,7 +82,7 @@ def guarantees(
     return found
 
 
-def _promise(run: Run, value: float, delta: float, accountant: str) -> Guarantee:
+def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
@@ -92,7 +92,7 @@ def _promise(run: Run, value: float, delta: float, accountant: str) -> Guarantee
         epsilon=value,
         delta=delta,
         accountant=accountant,
-        kind="bound" if all(mechanism.noise.certified for mechanism in run) else "estimate",
-        mechanism_hash=run_hash(run),
-        basis=base.accountant(accountant, run).basis(run),
+        kind="bound" if all(mechanism.noise.certified for mechanism in mechanisms) else "estimate",
+        mechanism_hash=hash_of(mechanisms),
+        basis=base.accountant(accountant, mechanisms).basis(mechanisms),
     )

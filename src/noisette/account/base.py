@@ -1,4 +1,4 @@
-"""`Accountant`: one way to bound the epsilon of a run. One file each; subclassing is all that it takes to be known."""
+"""`Accountant`: one way to bound the epsilon of mechanisms. One file each; subclassing registers it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import Mechanism, Run
+from noisette.mechanism import Mechanism, Mechanisms
 from noisette.spec import named
 
 __all__ = ["Accountant", "accountant", "accountants"]
@@ -30,12 +30,12 @@ class Accountant(ABC):
         return mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
 
     @abstractmethod
-    def epsilon(self, run: Run, delta: float) -> float:
-        """The epsilon at `delta` of a run with at least one step, NaN or infinite where none can be told."""
+    def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
+        """The epsilon at `delta` of mechanisms with at least one step, NaN or infinite where none can be told."""
 
     @abstractmethod
-    def basis(self, run: Run) -> str:
-        """How the images of a run were bounded, in a few words."""
+    def basis(self, mechanisms: Mechanisms) -> str:
+        """How their images were bounded, in a few words."""
 
 
 def accountants() -> dict[str, Accountant]:
@@ -47,8 +47,8 @@ def accountants() -> dict[str, Accountant]:
     return named(Accountant)
 
 
-def accountant(name: str, run: Run) -> Accountant:
-    """The accountant called `name`, if it can account for every part of `run`.
+def accountant(name: str, mechanisms: Mechanisms) -> Accountant:
+    """The accountant called `name`, if it can account for each of `mechanisms`.
 
     >>> accountant("moments", ())
     Traceback (most recent call last):
@@ -59,9 +59,9 @@ def accountant(name: str, run: Run) -> Accountant:
     known = accountants()
     if name not in known:
         raise InvalidInput(f"accountant is {name!r}, not known.", hint=f"choose one of {', '.join(known)}")
-    refused = [mechanism for mechanism in run if not known[name].supports(mechanism)]
+    refused = [mechanism for mechanism in mechanisms if not known[name].supports(mechanism)]
     if refused:
-        others = [other for other, one in known.items() if all(map(one.supports, run))]
+        others = [other for other, one in known.items() if all(map(one.supports, mechanisms))]
         raise Unaccountable(
             f"{name} does not know the worst case of {refused[0]!r}.",
             hint=f"choose one of {', '.join(others)}" if others else "use a noise that others account for",

@@ -57,7 +57,7 @@ class Ledger(Record):
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.0), rate=0.1, steps=5)
     >>> with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.jsonl", data="demo") as ledger:
     ...     ledger.spend(mechanism, steps=2)
-    ...     ledger.run()[0].steps
+    ...     ledger.mechanisms()[0].steps
     2
     """
 

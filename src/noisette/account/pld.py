@@ -14,7 +14,7 @@ from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.errors import Unaccountable
-from noisette.mechanism import Mechanism, Run
+from noisette.mechanism import Mechanism, Mechanisms
 
 __all__ = ["Pld", "privacy_loss", "privacy_losses"]
 
@@ -32,16 +32,16 @@ class Pld(Accountant):
 
     name = "pld"
 
-    def epsilon(self, run: Run, delta: float) -> float:
-        return float(privacy_loss(run).get_epsilon_for_delta(delta))
+    def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
+        return float(privacy_loss(mechanisms).get_epsilon_for_delta(delta))
 
-    def basis(self, run: Run) -> str:
-        return "; ".join(dict.fromkeys(step_curve(mechanism.encoder, mechanism.noise).basis for mechanism in run))
+    def basis(self, mechanisms: Mechanisms) -> str:
+        return "; ".join(dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in mechanisms))
 
 
 @lru_cache(maxsize=64)
-def privacy_loss(run: Run) -> PrivacyLoss:
-    """The privacy-loss distribution of a whole run, both directions, as an object of dp_accounting.
+def privacy_loss(mechanisms: Mechanisms) -> PrivacyLoss:
+    """The privacy-loss distribution of all `mechanisms`, both directions, as an object of dp_accounting.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=100)
@@ -50,7 +50,7 @@ def privacy_loss(run: Run) -> PrivacyLoss:
     """
     from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
 
-    paid = [mechanism for mechanism in run if mechanism.steps > 0]
+    paid = [mechanism for mechanism in mechanisms if mechanism.steps > 0]
     if not paid:
         return privacy_loss_distribution.identity()
     return next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]])))

@@ -15,7 +15,7 @@ from noisette.account.lattice import Array
 from noisette.account.moments import log_moments
 from noisette.encode import Encoder
 from noisette.errors import Unaccountable
-from noisette.mechanism import Mechanism, Run
+from noisette.mechanism import Mechanism, Mechanisms
 from noisette.noise import Noise
 
 __all__ = ["ORDERS", "Rdp", "epsilon_tighter", "least", "renyi"]
@@ -31,22 +31,22 @@ class Rdp(Accountant):
 
     name = "rdp"
 
-    def epsilon(self, run: Run, delta: float) -> float:
-        return epsilon_tighter(renyi(run), delta)
+    def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
+        return epsilon_tighter(renyi(mechanisms), delta)
 
-    def basis(self, run: Run) -> str:  # noqa: ARG002
+    def basis(self, mechanisms: Mechanisms) -> str:  # noqa: ARG002
         return "per-order maximum"
 
 
-def renyi(run: Run) -> Array:
-    """The Renyi divergence of a whole run at each of `ORDERS`: per order the worst profile of each step, then the sum.
+def renyi(mechanisms: Mechanisms) -> Array:
+    """The Renyi divergence of all `mechanisms` at each of `ORDERS`: per order each step's worst profile, then the sum.
 
     >>> from noisette import L2, Gaussian
     >>> float(renyi((Mechanism(L2(dim=9), Gaussian(scale=2.5), rate=0.01, steps=50),))[3].round(8))
     0.00218076
     """
     total = np.zeros(len(ORDERS))
-    for mechanism in run:
+    for mechanism in mechanisms:
         if mechanism.steps:
             total = total + mechanism.steps * _one_step(mechanism)
     if np.any(np.isnan(total)) or np.any(total < 0):

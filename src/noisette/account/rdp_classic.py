@@ -6,7 +6,7 @@ import math
 
 from noisette.account import rdp
 from noisette.account.lattice import Array
-from noisette.mechanism import Run
+from noisette.mechanism import Mechanisms
 
 __all__ = ["RdpClassic", "epsilon_classic"]
 
@@ -16,8 +16,8 @@ class RdpClassic(rdp.Rdp):
 
     name = "rdp-classic"
 
-    def epsilon(self, run: Run, delta: float) -> float:
-        return epsilon_classic(rdp.renyi(run), delta)
+    def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
+        return epsilon_classic(rdp.renyi(mechanisms), delta)
 
 
 def epsilon_classic(divergences: Array, delta: float) -> float:

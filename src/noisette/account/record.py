@@ -9,7 +9,7 @@ from typing import Any
 
 from noisette.account.accountant import guarantee
 from noisette.errors import LedgerError, NoisetteError
-from noisette.mechanism import Guarantee, Mechanism, Run, in_order
+from noisette.mechanism import Guarantee, Mechanism, Mechanisms, in_order
 from noisette.spec import parse, whole
 
 __all__ = ["FORMAT", "Record", "render"]
@@ -44,7 +44,7 @@ class Record:
         """Steps of `mechanism` paid so far."""
         return self._spent.get(mechanism.hash, 0)
 
-    def run(self) -> Run:
+    def mechanisms(self) -> Mechanisms:
         """All that was spent, as mechanisms with the steps that were paid."""
         return tuple(self._mechanisms[name].replace(steps=steps) for name, steps in self._spent.items())
 
@@ -55,7 +55,7 @@ class Record:
 
     def guarantee(self, delta: float, accountant: str = "pld", *, examples: int | None = None) -> Guarantee:
         """What all that was spent promises at `delta`."""
-        return guarantee(self.run(), delta, accountant, examples=examples).stamped(*self.stamps)
+        return guarantee(self.mechanisms(), delta, accountant, examples=examples).stamped(*self.stamps)
 
     def holds(self, head: str) -> bool:
         """Whether the ledger once ended in the entry `head`: if not, it was cut or exchanged."""

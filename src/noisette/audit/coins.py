@@ -19,7 +19,7 @@ from noisette.audit.guessing import epsilon_lower, epsilon_of_gaussian, gaussian
 from noisette.batch import Batch, change, joined, kind, size
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.mechanism import Mechanism, as_run
+from noisette.mechanism import Mechanism, as_mechanisms
 
 __all__ = ["OneRun", "Score", "one_run"]
 
@@ -97,10 +97,10 @@ def one_run(
         )
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence!r}, outside (0, 1).", hint="0.95 is usual")
-    run = as_run(claim)
-    promise = guarantee(run, delta).stamped(*["reproducible"] * (seed is not None))
+    mechanisms = as_mechanisms(claim)
+    promise = guarantee(mechanisms, delta).stamped(*["reproducible"] * (seed is not None))
     claimed = promise.epsilon
-    curve = tradeoff(run)
+    curve = tradeoff(mechanisms)
     coins = torch.from_numpy(Generator(seed, purpose="coins").uniforms(m) <= 0.5)
     score = train(joined([data, change(canaries, lambda part: part[coins.to(part.device)])]))
     scores = score(canaries).detach().double().cpu().numpy()

@@ -23,7 +23,7 @@ from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
     from noisette.account.compare import Row
-    from noisette.mechanism import Guarantee, Run
+    from noisette.mechanism import Guarantee, Mechanisms
 
 __all__ = ["account_command", "calibrate_command", "compare_command"]
 
@@ -48,20 +48,20 @@ def account_command(
     if ledger is not None:
         record = read_ledger(ledger)
         tell_cut(record, ledger)
-        run, stamps = record.run(), record.stamps
+        mechanisms, stamps = record.mechanisms(), record.stamps
     elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
-        run, stamps = (mechanism(encoder, noise, rate, steps),), ()
+        mechanisms, stamps = (mechanism(encoder, noise, rate, steps),), ()
     else:
         raise InvalidInput(
             "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
         )
     with log.status("accounting"):
-        result = guarantee(run, delta, accountant, examples=examples).stamped(*stamps)
+        result = guarantee(mechanisms, delta, accountant, examples=examples).stamped(*stamps)
     if plot is not None:
         from noisette.report.tradeoff import draw_tradeoff
 
-        draw_tradeoff({str(result): tradeoff(run)}, plot)
-    emit(as_json, _guarantee_json(result, run), lambda: _show_guarantee(result, run))
+        draw_tradeoff({str(result): tradeoff(mechanisms)}, plot)
+    emit(as_json, _guarantee_json(result, mechanisms), lambda: _show_guarantee(result, mechanisms))
 
 
 def calibrate_command(
@@ -128,8 +128,8 @@ def compare_command(
     emit(as_json, value, lambda: _show_rows(rows, words))
 
 
-def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
-    texts = [repr(one) for one in run]
+def _guarantee_json(result: Guarantee, mechanisms: Mechanisms) -> dict[str, Any]:
+    texts = [repr(one) for one in mechanisms]
     return {
         "epsilon": result.epsilon,
         "delta": result.delta,
@@ -143,10 +143,10 @@ def _guarantee_json(result: Guarantee, run: Run) -> dict[str, Any]:
     }
 
 
-def _show_guarantee(result: Guarantee, run: Run) -> None:
+def _show_guarantee(result: Guarantee, mechanisms: Mechanisms) -> None:
     show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
-    for one in run:
+    for one in mechanisms:
         show.print(repr(one))
     show.print(f"hash {result.mechanism_hash}")
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
-from noisette.errors import InvalidInput, RankLost
+from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
     from noisette.recipes import OpenRun
@@ -133,7 +133,7 @@ def _no_result(run: Path) -> InvalidInput:
     Settings.read(run).example(run)  # or it was cut off even before
     record = read_ledger(run / "ledger.jsonl")
     tell_cut(record, run / "ledger.jsonl")
-    paid = sum(mechanism.steps for mechanism in record.run())
+    paid = sum(mechanism.steps for mechanism in record.mechanisms())
     return InvalidInput(
         f"the run in {run} has no result yet, and has paid for {paid} steps.",
         hint=f"go on with noisette resume {run}",
@@ -177,11 +177,11 @@ def predict_command(
 
 @contextmanager
 def _one_voice() -> Iterator[None]:
-    """Inside, the processes that torchrun started are one run, of which rank 0 speaks; errors are told by each."""
+    """Inside, the processes that torchrun started are one run, of which process 0 speaks; errors are told by each."""
     from noisette.training import join
 
-    with join() as ranks:
-        show.quiet = log.quiet = not ranks.first
+    with join() as processes:
+        show.quiet = log.quiet = not processes.first
         try:
             yield
         finally:
@@ -196,7 +196,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
     tell_all_taken(opened.recipe.batch, opened.examples)
     for book in opened.cut:
         tell_cut(book, book.path)
-    board = _board(opened.folder) if tensorboard and opened.ranks.first else None
+    board = _board(opened.folder) if tensorboard and opened.processes.first else None
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
@@ -211,11 +211,11 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
                         board.add_scalar(point.label, point.epsilon, point.updates)
                         if point.accuracy is not None:
                             board.add_scalar("test accuracy", point.accuracy, point.updates)
-    except (KeyboardInterrupt, RankLost) as reason:
+    except (KeyboardInterrupt, ProcessLost) as reason:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all processes when it has lost one: not midway
         opened.save()
         log.print(f"stopped; go on with: noisette resume {opened.folder}")
-        if isinstance(reason, RankLost):
+        if isinstance(reason, ProcessLost):
             raise
         raise typer.Exit(1) from None
     finally:
@@ -223,7 +223,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
         opened.close()
         if board is not None:
             board.close()
-    if opened.ranks.first:
+    if opened.processes.first:
         _finish(opened, last, time.monotonic() - began, as_json)
 
 

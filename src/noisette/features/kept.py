@@ -23,7 +23,7 @@ _LOCK = ".lock"
 def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
     """Keep what `contents` makes at `path`, unless that is there; whether it had to be made.
 
-    Of several processes that want the same file at once, say the ranks of one run, one makes it and the others wait.
+    Of several processes that want the same file at once, say those of one run, one makes it and the others wait.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:

@@ -26,7 +26,7 @@ from noisette.recipes.launch import begun, launch
 from noisette.recipes.open_run import OpenRun
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
-from noisette.training import Ranks
+from noisette.training import Processes
 
 __all__ = ["load", "new_folder", "reopen", "start"]
 
@@ -87,7 +87,7 @@ def start(
     can be gone on with. In processes that torchrun has started again it is the run that they had begun, gone on with
     from its checkpoint.
     """
-    ranks = Ranks.current()
+    processes = Processes.current()
     settings = Settings(
         people or datasets.people(recipe.data),
         device=device,
@@ -97,23 +97,23 @@ def start(
         reproducible=seed is not None,
         launch=launch(),
     )
-    old = begun(root, recipe) if ranks.first else None
+    old = begun(root, recipe) if processes.first else None
     new = [place for place in (root, *root.parents) if not os.path.exists(place)]
     told = b""
-    if ranks.first:
+    if processes.first:
         contents = {"recipe.toml": recipe.to_toml(), "settings.json": settings.to_json()}
         told = json.dumps([str(old or new_folder(root, recipe.name, contents)), old is not None]).encode()
-    name, again = json.loads(ranks.from_first(told))
+    name, again = json.loads(processes.from_first(told))
     folder = Path(name)
     if again:
         opened = reopen(folder, progress=progress)
         opened.resume()
         return opened
-    with _alone(folder, ranks):
+    with _alone(folder, processes):
         try:
             return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
         except BaseException:
-            if ranks.first:  # nothing was spent
+            if processes.first:  # nothing was spent
                 for file in folder.iterdir():
                     file.unlink()
                 for place in (folder, *new):
@@ -127,14 +127,14 @@ def reopen(folder: Path, *, data_root: Path | None = None, progress: Progress | 
 
     A run that was killed while it was set up has spent nothing, and is set up now.
     """
-    ranks, told = Ranks.current(), b""
-    if ranks.first:
+    processes, told = Processes.current(), b""
+    if processes.first:
         told = json.dumps([files.text(folder / name) for name in ("recipe.toml", "settings.json")]).encode()
-    texts = json.loads(ranks.from_first(told))
+    texts = json.loads(processes.from_first(told))
     recipe, settings = Recipe.from_toml(texts[0], folder / "recipe.toml"), Settings.of(folder, texts[1])
     if data_root is not None:
         settings = replace(settings, data_root=str(data_root))
-    if ranks.first:
+    if processes.first:
         if settings.ready:
             if not (folder / "ledger.jsonl").exists():
                 Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
@@ -143,14 +143,14 @@ def reopen(folder: Path, *, data_root: Path | None = None, progress: Progress | 
         _check_writable(folder)
     if settings.ready:
         return OpenRun(folder, recipe, settings, progress=progress)
-    with _alone(folder, ranks):
+    with _alone(folder, processes):
         return OpenRun(folder, recipe, settings, progress=progress)
 
 
 @contextmanager
-def _alone(folder: Path, ranks: Ranks) -> Iterator[None]:
+def _alone(folder: Path, processes: Processes) -> Iterator[None]:
     """Inside, no other process sets up the run in `folder`. One that dies gives its place back by that."""
-    if not ranks.first:
+    if not processes.first:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)

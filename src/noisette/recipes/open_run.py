@@ -20,7 +20,7 @@ from noisette.recipes.inputs import Seen
 from noisette.recipes.points import Point
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
-from noisette.training import Ranks, accuracy
+from noisette.training import Processes, accuracy
 
 __all__ = ["OpenRun"]
 
@@ -31,7 +31,7 @@ _AT_ONCE = 20
 class OpenRun:
     """One process's part of a run in its folder; iterate over `points` to train.
 
-    Of several processes that have joined, rank 0 reads and writes the folder and tells the others what is in it.
+    Of several processes that have joined, process 0 reads and writes the folder and tells the others what is in it.
 
     The folder holds the recipe and the settings already. Where these say that the run is not set up, its plan, its
     ledgers and the map of its features are made here; else they have to be there.
@@ -46,21 +46,21 @@ class OpenRun:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.folder, self.recipe, self.settings, self.ranks = folder, recipe, settings, Ranks.current()
+        self.folder, self.recipe, self.settings, self.processes = folder, recipe, settings, Processes.current()
         _check_device(settings.device)
         root = Path(settings.data_root) if settings.data_root is not None else None
         seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
         self.assembly = Assembly(recipe, seen.data, settings.device)
-        plan = _plan(folder, self.assembly) if self.ranks.first else ""
+        plan = _plan(folder, self.assembly) if self.processes.first else ""
         with files.naming(folder / "mechanism.toml"):
-            self.mechanism = Mechanism.from_toml(self.ranks.from_first(plan.encode()).decode())
-        if self.ranks.first:  # what cannot be accounted is refused before anything is spent
+            self.mechanism = Mechanism.from_toml(self.processes.from_first(plan.encode()).decode())
+        if self.processes.first:  # what cannot be accounted is refused before anything is spent
             guarantee(self.mechanism, recipe.delta, examples=self.examples)
         self._blocks = 0, 0, 0
         self._promises: dict[int, Guarantee] = {}
         self._books: list[Ledger] = []
         try:
-            if self.ranks.first:
+            if self.processes.first:
                 for path in (folder / "ledger.jsonl", settings.shared):
                     if path is not None:
                         self._books.append(Ledger(path, data=settings.people, must_exist=settings.ready))
@@ -68,7 +68,7 @@ class OpenRun:
             self.trainer = self.assembly.trainer(self.mechanism, ledgers=self._books, seed=seed)
             self.private = self.trainer.private
             self.private.stamp(*["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
-            if self.ranks.first and not settings.ready:
+            if self.processes.first and not settings.ready:
                 seen.save(folder)
                 self.settings = replace(settings, shape=seen.shape, classes=seen.data.classes)
                 files.write(folder / "settings.json", self.settings.to_json().encode())
@@ -85,8 +85,8 @@ class OpenRun:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
         path = self.folder / "checkpoint.pt"
         try:
-            there = self.ranks.first and path.exists()
-            if told := self.ranks.from_first(b"+" + files.raw(path) if there else b""):
+            there = self.processes.first and path.exists()
+            if told := self.processes.from_first(b"+" + files.raw(path) if there else b""):
                 self.trainer.restore(files.parse(told[1:], path), path)
         except BaseException:
             self.close()
@@ -96,7 +96,7 @@ class OpenRun:
     def points(self) -> Iterator[Point | None]:
         """Train to the end of the budget: a point at every evaluation, None after every other step.
 
-        Of several processes rank 0 evaluates, and the others have no points.
+        Of several processes, number 0 evaluates, and the others have no points.
         """
         every = self.recipe.every(self.private.total)
         if not self.private.left and not self.complete:
@@ -109,12 +109,12 @@ class OpenRun:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do: all steps are taken and their results written, as far as rank 0 can see."""
+        """Whether nothing is left to do: all steps are taken and their results written, as far as process 0 can see."""
         found = metrics.read(self.folder)
         return not self.private.left and bool(found) and found[-1].paid == self.private.total
 
     def _evaluate(self) -> Point | None:
-        if not self.ranks.first:
+        if not self.processes.first:
             return None
         point, path = self._point(), self.folder / "metrics.jsonl"
         before = files.raw(path) if path.exists() else b""
@@ -123,8 +123,8 @@ class OpenRun:
         return point
 
     def save(self) -> None:
-        """Write the checkpoint, the model and the guarantee as they are now; rank 0 does, alone."""
-        if not self.ranks.first:
+        """Write the checkpoint, the model and the guarantee as they are now; process 0 does it, alone."""
+        if not self.processes.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
         files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
@@ -200,7 +200,7 @@ def _check_device(device: str) -> None:
 
 def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:
     """A run's own ledger holds its own steps only; else the guarantee of the run would leave some of them out."""
-    if ledger.spent(mechanism) != sum(one.steps for one in ledger.run()):
+    if ledger.spent(mechanism) != sum(one.steps for one in ledger.mechanisms()):
         raise MechanismMismatch(
             f"the ledger {ledger.path} has paid for another mechanism than {mechanism.hash}.",
             hint="restore the run's mechanism.toml and ledger.jsonl",

@@ -3,15 +3,15 @@
 from noisette.training.entrance import make_private
 from noisette.training.plan import plan
 from noisette.training.private_run import PrivateRun
-from noisette.training.ranks import Ranks, join
+from noisette.training.processes import Processes, join
 from noisette.training.sampler import PoissonSampler
 from noisette.training.trainer import Progress, Trainer, accuracy
 
 __all__ = [
     "PoissonSampler",
     "PrivateRun",
+    "Processes",
     "Progress",
-    "Ranks",
     "Trainer",
     "accuracy",
     "join",

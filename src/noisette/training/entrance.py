@@ -11,13 +11,13 @@ from noisette.account import Ledger
 from noisette.denoise import Denoiser, Identity
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, Loss
-from noisette.mechanism import Mechanism, as_run
+from noisette.mechanism import Mechanism, as_mechanisms
 from noisette.objectives import Objective
 from noisette.spec import whole
 from noisette.training.examples import Examples, Held, in_memory
 from noisette.training.plan import with_dim
 from noisette.training.private_run import PrivateRun
-from noisette.training.ranks import Ranks
+from noisette.training.processes import Processes
 from noisette.training.reading import Read
 from noisette.training.share import Share
 
@@ -50,9 +50,9 @@ def make_private(
     trained parameters. Each step is paid in every ledger before it is released; the first ledger is this run's own.
     `seed` makes a run that can be repeated and must not be released.
 
-    Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, on
-    rank 0 alone, the ledgers; the model of rank 0 is copied to all, and each process reads its share of a batch. Say
-    `sharded` where each process holds examples of its own: N is then the number of all.
+    Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, in
+    process 0 alone, the ledgers; the model of process 0 is copied to all, and each process reads its share of a batch.
+    Say `sharded` where each process holds examples of its own: N is then the number of all.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
@@ -63,34 +63,35 @@ def make_private(
     >>> print(private.guarantee(delta=1e-5))
     epsilon = 2.087 at delta = 1e-05
     """
-    run, gradients = as_run(mechanism), Gradients(model, goal, chunk=chunk)
-    if not run:
-        raise InvalidInput("the run has no mechanism.", hint="give at least one Mechanism")
-    run = tuple(with_dim(one, gradients.dim) for one in run)
-    for one in run:
+    mechanisms, gradients = as_mechanisms(mechanism), Gradients(model, goal, chunk=chunk)
+    if not mechanisms:
+        raise InvalidInput("no mechanism was given.", hint="give at least one Mechanism")
+    mechanisms = tuple(with_dim(one, gradients.dim) for one in mechanisms)
+    for one in mechanisms:
         _ = one.noise.known_scale
-    ranks = Ranks.current()
-    expected = max(one.rate for one in run) / ranks.size
+    processes = Processes.current()
+    expected = max(one.rate for one in mechanisms) / processes.size
     examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed)
     gradients.check(examples.like())
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
-    if ledgers and not ranks.first:
+    if ledgers and not processes.first:
         raise InvalidInput(
-            f"rank {ranks.rank} was given a ledger.", hint="open it on rank 0 only, where ranks.first is true"
+            f"process {processes.number} was given a ledger.",
+            hint="open it in process 0 only, where processes.first is true",
         )
-    ranks.check_device(gradients.device)
-    plan = {"mechanism": run, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
-    ranks.check_same("give every process the same arguments", **plan)
-    share = Share.agreed(ranks, examples, sharded=sharded)
+    processes.check_device(gradients.device)
+    plan = {"mechanism": mechanisms, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
+    processes.check_same("give every process the same arguments", **plan)
+    share = Share.agreed(processes, examples, sharded=sharded)
     if share.examples == 0:
         raise InvalidInput("the data set is empty.", hint="give at least one example")
-    if sharded and any(one.encoder.micro_batch > 1 for one in run):
+    if sharded and any(one.encoder.micro_batch > 1 for one in mechanisms):
         raise InvalidInput(
             "a micro-batch would have examples of several processes.",
             hint="give every process all examples, or take micro_batch=1",
         )
-    ranks.copy_from_first(model.state_dict().values())
-    return PrivateRun(gradients, examples, run, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
+    processes.copy_from_first(model.state_dict().values())
+    return PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
 
 
 def _examples(

@@ -17,7 +17,7 @@ from noisette.door import release
 from noisette.errors import BudgetSpent, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients
-from noisette.mechanism import Guarantee, Mechanism, Run, in_order, run_hash
+from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
 from noisette.private import Private, Released
 from noisette.spec import canonical
 from noisette.training.examples import Draw, Examples, Index, Part
@@ -36,33 +36,34 @@ class PrivateRun:
     noise, denoises it, and writes it into ``grad`` divided by the expected batch size, a public constant. The loop ends
     when the mechanism's steps are spent; asking for one more raises `BudgetSpent`. Make it with `make_private`.
 
-    Several processes that have joined take every step together: each sums its share of one batch, rank 0 pays, and all
-    add the same noise, drawn from a secret that they share, to the same total.
+    Several processes that have joined take every step together: each sums its share of one batch, process 0 pays, and
+    all add the same noise, drawn from a secret that they share, to the same total.
     """
 
     def __init__(
         self,
         gradients: Gradients,
         examples: Examples,
-        run: Run,
+        mechanisms: Mechanisms,
         *,
         share: Share,
         denoiser: Denoiser,
         ledgers: Sequence[Ledger],
         seed: int | None,
     ) -> None:
-        self.run, self.denoiser, self.ranks = run, denoiser, share.ranks
+        self.mechanisms, self.denoiser, self.processes = mechanisms, denoiser, share.processes
         self._gradients, self._examples, self._share = gradients, examples, share
         self._stream: Iterator[tuple[Draw, Iterator[Part]]] | None = None
         self._ledgers = tuple(ledgers)
-        secret = None if seed is not None else self.ranks.from_first(os.urandom(32))
+        secret = None if seed is not None else self.processes.from_first(os.urandom(32))
         self._noise = Generator(seed, purpose="noise", secret=secret)
         self._sampling = Generator(seed, purpose="sampling", secret=secret)
         self._previous: Tensor | None = None
-        self.state: State = denoiser.init(run[0].noise, gradients.dim)
+        self.state: State = denoiser.init(mechanisms[0].noise, gradients.dim)
+        self._unused = [0] * len(mechanisms)
         # the first ledger counts this run's own steps, also those of an earlier process that was cut off
-        self._paid = self.ranks.gathered(_paid(run, self._ledgers[0]) if self._ledgers else [0] * len(run))[0]
-        self._unused = [0] * len(run)
+        paid = _paid(mechanisms, self._ledgers[0]) if self._ledgers else self._unused
+        self._paid = self.processes.gathered(paid)[0]
         self.updates = 0
         self._guard = Guard(gradients.parameters)
         self.stamps: tuple[str, ...] = ("reproducible",) if self._noise.reproducible else ()
@@ -85,12 +86,12 @@ class PrivateRun:
     @property
     def total(self) -> int:
         """Steps that the whole run may take."""
-        return sum(mechanism.steps for mechanism in self.run)
+        return sum(mechanism.steps for mechanism in self.mechanisms)
 
     @property
     def left(self) -> int:
         """Steps that can still be taken."""
-        return sum(map(self._left, range(len(self.run))))
+        return sum(map(self._left, range(len(self.mechanisms))))
 
     @property
     def reproducible(self) -> bool:
@@ -103,7 +104,7 @@ class PrivateRun:
 
     def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
         """What the steps paid so far promise at `delta`, with the stamps of the run."""
-        spent = tuple(m.replace(steps=steps) for m, steps in zip(self.run, self._paid, strict=True))
+        spent = tuple(m.replace(steps=steps) for m, steps in zip(self.mechanisms, self._paid, strict=True))
         return guarantee(spent, delta, accountant, examples=self._share.examples).stamped(*self.stamps)
 
     def __iter__(self) -> Iterator[int]:
@@ -114,7 +115,7 @@ class PrivateRun:
 
     def step(self) -> Released:
         """One private step: ``grad`` of every trainable parameter is set, and the denoised release returned."""
-        which = next((i for i in range(len(self.run)) if self._left(i)), None)
+        which = next((i for i in range(len(self.mechanisms)) if self._left(i)), None)
         if which is None:
             raise BudgetSpent(
                 f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
@@ -133,7 +134,7 @@ class PrivateRun:
         return denoised
 
     def _taken(self, which: int) -> Released:
-        mechanism = self.run[which]
+        mechanism = self.mechanisms[which]
         with ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self._pay(which)
@@ -145,19 +146,19 @@ class PrivateRun:
         return denoised
 
     def _left(self, which: int) -> int:
-        return max(0, self.run[which].steps - self._paid[which]) + self._unused[which]
+        return max(0, self.mechanisms[which].steps - self._paid[which]) + self._unused[which]
 
     def _pay(self, which: int) -> None:
         """Pay for this step, and for a few to come: a sync to disk takes as long as a small step.
 
-        Rank 0 has the ledgers. Nobody leaves before it has paid.
+        Process 0 has the ledgers. Nobody leaves before it has paid.
         """
         if self._unused[which] == 0:
-            mechanism = self.run[which]
+            mechanism = self.mechanisms[which]
             ahead = min(1 + self.total // 200, 16, mechanism.steps - self._paid[which])
             for ledger in self._ledgers:
                 ledger.spend(mechanism, ahead, stamps=self.stamps)
-            self.ranks.check_same_weights(self._gradients.parameters, self.updates)
+            self.processes.check_same_weights(self._gradients.parameters, self.updates)
             self._paid[which] += ahead
             self._unused[which] += ahead
         self._unused[which] -= 1
@@ -167,7 +168,7 @@ class PrivateRun:
         if self._stream is None:
             self._stream = self._examples.stream(self._draws())
         found = next(self._stream, None)
-        if found is None or self.run[found[0].which] is not mechanism:
+        if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
         draw, parts = found
         encoder, total = mechanism.encoder, Private(self._gradients.zeros())
@@ -182,11 +183,11 @@ class PrivateRun:
         if kept:
             groups = torch.from_numpy(np.concatenate([group for group, _ in kept])).to(self._gradients.device)
             total += encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
-        return self.ranks.total(total)
+        return self.processes.total(total)
 
     def _draws(self) -> Iterator[Draw]:
         """This process's share of a batch for every step that is left, each drawn when it is asked for."""
-        for which, mechanism in enumerate(self.run):
+        for which, mechanism in enumerate(self.mechanisms):
             sampler = PoissonSampler(self._share.examples, mechanism.rate, self._sampling)
             members = mechanism.encoder.micro_batch
             groups = max(1, round(mechanism.rate * self._share.examples / members))
@@ -202,7 +203,7 @@ class PrivateRun:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to know: public values only, and nothing of any generator."""
         return {
-            "mechanism": run_hash(self.run),
+            "mechanism": hash_of(self.mechanisms),
             "ledgers": [ledger.head for ledger in self._ledgers],
             "paid": list(self._paid),
             "updates": self.updates,
@@ -215,9 +216,9 @@ class PrivateRun:
     def _check_books(self, heads: Sequence[str], paid: Sequence[int]) -> None:
         """Raise where this run would pay into other ledgers than the one that the checkpoint is of.
 
-        Of several processes rank 0 alone has ledgers.
+        Of several processes, number 0 alone has ledgers.
         """
-        if not self.ranks.first:
+        if not self.processes.first:
             return
         if heads and not (self._ledgers and _held(self._ledgers, heads)):
             raise MechanismMismatch(
@@ -232,9 +233,9 @@ class PrivateRun:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`: same mechanism, same ledger, fresh noise and fresh batches."""
-        if state["mechanism"] != run_hash(self.run):
+        if state["mechanism"] != hash_of(self.mechanisms):
             raise MechanismMismatch(
-                f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {run_hash(self.run)}.",
+                f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {hash_of(self.mechanisms)}.",
                 hint="resume with the mechanism that the run was started with",
             )
         self._check_books(state["ledgers"], state["paid"])
@@ -254,11 +255,11 @@ def _held(books: Sequence[Ledger], heads: Sequence[str]) -> bool:
     return books[0].holds(heads[0]) and all(any(book.holds(head) for book in books) for head in heads[1:])
 
 
-def _paid(run: Run, own: Ledger) -> list[int]:
-    """Steps of each mechanism of `run` that its ledger has paid, in order; one that comes twice is filled in turn."""
-    left, out = {mechanism: own.spent(mechanism) for mechanism in run}, []
-    for number, mechanism in enumerate(run):
-        again = mechanism in run[number + 1 :]
+def _paid(mechanisms: Mechanisms, own: Ledger) -> list[int]:
+    """Steps of each mechanism that a run's `own` ledger has paid, in order; one that comes twice is filled in turn."""
+    left, out = {mechanism: own.spent(mechanism) for mechanism in mechanisms}, []
+    for number, mechanism in enumerate(mechanisms):
+        again = mechanism in mechanisms[number + 1 :]
         out.append(min(left[mechanism], mechanism.steps) if again else left[mechanism])
         left[mechanism] -= out[-1]
     return out

@@ -9,7 +9,7 @@ import numpy as np
 from noisette.batch import tensors
 from noisette.errors import InvalidInput
 from noisette.training.examples import Examples, Held, Index
-from noisette.training.ranks import Ranks, digest_of
+from noisette.training.processes import Processes, digest_of
 
 __all__ = ["Share"]
 
@@ -21,47 +21,47 @@ class Share:
     Where every process holds all examples, a batch is cut into parts of equal size. Where each holds its own, those
     from `start` up to `stop` of the whole, it takes what was drawn of them.
 
-    >>> Share(examples=10, ranks=Ranks(rank=1, size=2)).of(np.array([2, 3, 5, 8]))
+    >>> Share(examples=10, processes=Processes(number=1, size=2)).of(np.array([2, 3, 5, 8]))
     array([5, 8])
     """
 
     examples: int
-    ranks: Ranks
+    processes: Processes
     start: int = 0
     stop: int | None = None
 
     @classmethod
-    def agreed(cls, ranks: Ranks, examples: Examples, *, sharded: bool) -> Share:
+    def agreed(cls, processes: Processes, examples: Examples, *, sharded: bool) -> Share:
         """The share of this process, after a look at what the others hold: nobody's example may count twice."""
         mine = len(examples)
-        held = ranks.gathered([mine, _digest(examples) if ranks.size > 1 else 0])
+        held = processes.gathered([mine, _digest(examples) if processes.size > 1 else 0])
         if not sharded:
-            other = next((rank for rank, found in enumerate(held) if found != held[0]), None)
+            other = next((number for number, found in enumerate(held) if found != held[0]), None)
             if other is not None:
                 raise InvalidInput(
-                    f"rank {other} has other examples than rank 0, or has them in another order.",
+                    f"process {other} has other examples than process 0, or has them in another order.",
                     hint="load the same data in the same order everywhere, or say sharded=True if each has its own",
                 )
-            return cls(mine, ranks)
+            return cls(mine, processes)
         seen: dict[int, int] = {}
-        for rank, (count, digest) in enumerate(held):
-            if count and digest and seen.setdefault(digest, rank) != rank:
+        for number, (count, digest) in enumerate(held):
+            if count and digest and seen.setdefault(digest, number) != number:
                 raise InvalidInput(
-                    f"ranks {seen[digest]} and {rank} have the same examples, which would count twice.",
+                    f"processes {seen[digest]} and {number} have the same examples, which would count twice.",
                     hint="leave sharded=True out if every process has all examples",
                 )
         ends = np.cumsum([count for count, _ in held]).tolist()
-        return cls(ends[-1], ranks, ends[ranks.rank] - mine, ends[ranks.rank])
+        return cls(ends[-1], processes, ends[processes.number] - mine, ends[processes.number])
 
     def of(self, index: Index) -> Index:
         """This process's part of a batch of global indices, as indices into the examples that it holds."""
         if self.stop is None:
-            return np.array_split(index, self.ranks.size)[self.ranks.rank]
+            return np.array_split(index, self.processes.size)[self.processes.number]
         return index[(index >= self.start) & (index < self.stop)] - self.start
 
     def of_groups(self, index: Index, groups: Index) -> tuple[Index, Index]:
         """This process's part where examples go in `groups`, which are not cut; every process holds all examples."""
-        mine = groups % self.ranks.size == self.ranks.rank
+        mine = groups % self.processes.size == self.processes.number
         return index[mine], groups[mine]
 
 

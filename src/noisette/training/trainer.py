@@ -77,9 +77,9 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write a checkpoint, atomically. It holds no state of any generator: a resumed run draws fresh noise.
 
-        Of several processes rank 0 writes it, without waiting for the others, which may be lost.
+        Of several processes, number 0 writes it, without waiting for the others, which may be lost.
         """
-        if self.private.ranks.first:
+        if self.private.processes.first:
             files.save(path, self._state())
 
     def load(self, path: Path) -> None:

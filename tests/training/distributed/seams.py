@@ -51,12 +51,12 @@ def plant_before(name: str, fault: Callable[..., Any]) -> None:
 
 
 def sum_the_noise() -> None:
-    """A fault: every rank draws noise of its own, and the draws are added up."""
+    """A fault: every process draws noise of its own, and the draws are added up."""
     _noise_of_all(lambda size: 1.0)
 
 
 def average_the_noise() -> None:
-    """A fault: every rank draws noise of its own, and the draws are averaged: weaker than what is accounted."""
+    """A fault: every process draws noise of its own, and the draws are averaged: weaker than what is accounted."""
     _noise_of_all(lambda size: 1.0 / size)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from noisette import L2, Gaussian, Mechanism
 from noisette.audit import audit
-from tests.training.distributed.processes import together
+from tests.training.distributed.children import together
 from tests.training.distributed.seams import average_the_noise, sum_the_noise
 
 
@@ -23,7 +23,7 @@ def test_an_audit_through_two_processes(fault: Callable[[], None] | None, verdic
     """Level 1e-4 with a fixed seed; the canary comes from it, and every process must hold the same."""
     mechanism = Mechanism(L2(dim=8), Gaussian(scale=1.0), rate=0.5, steps=10)
 
-    def work(rank: int) -> str:
+    def work(process: int) -> str:
         if fault is not None:
             fault()
         return audit(mechanism, steps=300, seed=0).verdict

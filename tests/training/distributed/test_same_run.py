@@ -17,11 +17,11 @@ from noisette import KS, L2, Gaussian, Generator, Laplace, Mechanism, Private, R
 from noisette.account import Ledger
 from noisette.denoise import Denoiser, Identity, Kalman
 from noisette.errors import InvalidInput
-from noisette.training import PrivateRun, Ranks, Trainer, join
+from noisette.training import PrivateRun, Processes, Trainer, join
 from noisette.training.share import Share
 from tests.conformance.statistics import ks_rejects
 from tests.helpers import assert_well_formed, refused
-from tests.training.distributed.processes import Processes, together
+from tests.training.distributed.children import Children, together
 from tests.training.distributed.seams import ONE_HOT, average_the_noise, one_hot_run, plant_before, sum_the_noise, watch
 from tests.training.poisson import sampling_faults
 from tests.training.tiny import DIM, examples, flat, gaussian, network, trainer_of
@@ -29,14 +29,14 @@ from tests.training.tiny import DIM, examples, flat, gaussian, network, trainer_
 STEPS = 50
 LOSS = nn.CrossEntropyLoss()
 MECHANISMS = {
-    "L2": Mechanism(L2(dim=DIM, radius=0.5), Gaussian(scale=0.8), 0.05, STEPS),  # a rank often has nothing to add
+    "L2": Mechanism(L2(dim=DIM, radius=0.5), Gaussian(scale=0.8), 0.05, STEPS),  # a process often has nothing to add
     "Ranked": Mechanism(Ranked(dim=DIM), Laplace(scale=0.5), 0.3, STEPS),
     "micro-batches": Mechanism(L2(dim=DIM, radius=0.05, micro_batch=2), Gaussian(scale=1.0), 0.5, STEPS),
 }
 
 
 def _trained(mechanism: Mechanism, denoiser: Denoiser | None = None) -> Callable[[int], Any]:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         sums, _ = watch(noise=False)
         trainer = trainer_of(mechanism, seed=5, chunk=2, lr=0.05, denoiser=denoiser or Identity())
         list(trainer.run())
@@ -59,10 +59,10 @@ def test_one_two_and_three_processes_make_the_same_sums_and_the_same_model(name:
 
 
 def _from_shards(cuts: list[int]) -> Callable[[int], Any]:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         sums, _ = watch(noise=False)
         x, y = examples()
-        part = slice(cuts[rank], cuts[rank + 1])
+        part = slice(cuts[process], cuts[process + 1])
         private = make_private(network(), LOSS, (x[part], y[part]), gaussian(20), seed=5, sharded=True)
         list(private)
         return torch.stack(sums), private.guarantee(1e-3).epsilon
@@ -74,7 +74,7 @@ def _from_shards(cuts: list[int]) -> Callable[[int], Any]:
 def test_examples_that_are_split_already(cuts: list[int], tmp_path: Path) -> None:
     """Uneven parts, and one without any example."""
 
-    def whole(rank: int) -> Any:
+    def whole(process: int) -> Any:
         sums, _ = watch(noise=False)
         private = make_private(network(), LOSS, examples(), gaussian(20), seed=5)
         list(private)
@@ -103,7 +103,7 @@ class Table(Dataset):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_every_process_reads_its_own_share_of_a_data_set(workers: int, tmp_path: Path) -> None:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         sums, _ = watch(noise=False)
         data = Table()
         private = make_private(network(), LOSS, data, gaussian(6, rate=0.5), seed=5, workers=workers)
@@ -122,14 +122,14 @@ def test_every_process_reads_its_own_share_of_a_data_set(workers: int, tmp_path:
 
 
 def test_data_sets_in_another_order_are_refused_and_changing_ones_are_not(tmp_path: Path) -> None:
-    def other_order(rank: int) -> None:
-        make_private(network(), LOSS, Table([*range(rank, 40), *range(rank)]), gaussian())
+    def other_order(process: int) -> None:
+        make_private(network(), LOSS, Table([*range(process, 40), *range(process)]), gaussian())
 
     for told in _refusals(2, other_order, tmp_path / "order"):
-        assert "rank 1 has other examples than rank 0" in told
+        assert "process 1 has other examples than process 0" in told
 
-    def changing(rank: int) -> int:
-        torch.manual_seed(rank)
+    def changing(process: int) -> int:
+        torch.manual_seed(process)
         private = make_private(network(), LOSS, Table(noise=0.1), gaussian(2))
         return len(list(private))
 
@@ -137,7 +137,7 @@ def test_data_sets_in_another_order_are_refused_and_changing_ones_are_not(tmp_pa
 
 
 def test_more_processes_than_examples(tmp_path: Path) -> None:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         sums, _ = watch(noise=False)
         private = make_private(network(), LOSS, examples(count=2), gaussian(5, rate=1.0), seed=5)
         list(private)
@@ -151,11 +151,11 @@ def test_more_processes_than_examples(tmp_path: Path) -> None:
 def test_a_batch_is_cut_into_parts_that_meet_nowhere() -> None:
     index = np.flatnonzero(np.random.default_rng(0).random(100) < 0.3)
     for size in (1, 2, 3, 50):
-        parts = [Share(100, Ranks(rank, size)).of(index) for rank in range(size)]
+        parts = [Share(100, Processes(process, size)).of(index) for process in range(size)]
         assert np.concatenate(parts).tolist() == index.tolist()
         assert max(map(len, parts)) - min(map(len, parts)) <= 1, "no process has to wait for a longer part"
         groups = np.random.default_rng(1).integers(7, size=len(index))
-        cut = [Share(100, Ranks(rank, size)).of_groups(index, groups) for rank in range(size)]
+        cut = [Share(100, Processes(process, size)).of_groups(index, groups) for process in range(size)]
         assert sorted(np.concatenate([mine for mine, _ in cut])) == index.tolist()
         assert sum(len(np.unique(drawn)) for _, drawn in cut) == len(np.unique(groups)), "no group is cut"
 
@@ -164,7 +164,7 @@ def test_a_batch_is_cut_into_parts_that_meet_nowhere() -> None:
 
 
 def _residuals(fault: Callable[[], None] | None = None) -> Callable[[int], Any]:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         if fault is not None:
             fault()
         sums, releases = watch()
@@ -191,28 +191,28 @@ def test_the_noise_is_the_declared_law_once_and_the_same_everywhere(size: int, t
 
 
 @pytest.mark.parametrize(("size", "fault"), [(2, sum_the_noise), (3, sum_the_noise), (2, average_the_noise)])
-def test_noise_on_every_rank_is_seen(size: int, fault: Callable[[], None], tmp_path: Path) -> None:
+def test_noise_on_every_process_is_seen(size: int, fault: Callable[[], None], tmp_path: Path) -> None:
     assert _other_law(together(size, _residuals(fault), tmp_path / "fault")[0][0])
 
 
-def test_without_a_seed_ranks_agree_and_runs_differ(tmp_path: Path) -> None:
-    def work(rank: int) -> Any:
+def test_without_a_seed_processes_agree_and_runs_differ(tmp_path: Path) -> None:
+    def work(process: int) -> Any:
         torch.manual_seed(0)  # has no part in it
         sums, releases = watch()
         list(trainer_of(gaussian(3)).run())
         return torch.stack(sums), torch.stack(releases)
 
     runs = [together(2, work, tmp_path / name) for name in "ab"]
-    for ranks in runs:
-        for first, second in zip(*ranks, strict=True):
+    for processes in runs:
+        for first, second in zip(*processes, strict=True):
             assert torch.equal(first, second)
     for kind in (0, 1):
         assert not set(runs[0][0][kind].flatten().tolist()) & set(runs[1][0][kind].flatten().tolist()) - {0.0}
 
 
-def test_the_model_of_rank_0_is_everybody_s(tmp_path: Path) -> None:
-    def work(rank: int) -> Any:
-        torch.manual_seed(rank)
+def test_the_model_of_process_0_is_everybody_s(tmp_path: Path) -> None:
+    def work(process: int) -> Any:
+        torch.manual_seed(process)
         model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)).to(memory_format=torch.channels_last)
         before = flat(model.parameters())
         dim = before.numel()
@@ -226,16 +226,16 @@ def test_the_model_of_rank_0_is_everybody_s(tmp_path: Path) -> None:
     assert torch.equal(kept, copied)
 
 
-# -- P6 on the union of ranks ------------------------------------------------------------------------------------------
+# -- P6 on the union of processes --------------------------------------------------------------------------------------
 
 
 def _batches(steps: int, sharded: bool = False, fault: Callable[[], None] | None = None) -> Callable[[int], Any]:
-    def work(rank: int) -> Any:
+    def work(process: int) -> Any:
         if fault is not None:
             fault()
         sums, _ = watch(noise=False)
         if sharded:
-            start, stop = (0, 7) if rank == 0 else (7, ONE_HOT)
+            start, stop = (0, 7) if process == 0 else (7, ONE_HOT)
             x = torch.eye(ONE_HOT, dtype=torch.float64)[start:stop]
             mechanism = Mechanism(L2(dim=ONE_HOT), Gaussian(scale=1.0), 0.1, steps)
             model = nn.Linear(ONE_HOT, 1, bias=False).double()
@@ -252,7 +252,7 @@ def _union_faults(counts: np.ndarray) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "sharded"), [(2, False), (2, True)])
-def test_the_union_of_ranks_is_poisson(size: int, sharded: bool, tmp_path: Path) -> None:
+def test_the_union_of_processes_is_poisson(size: int, sharded: bool, tmp_path: Path) -> None:
     counts = together(size, _batches(1000, sharded), tmp_path / "run")[0]
     assert counts.max() == 1
     assert _union_faults(counts) == []
@@ -260,7 +260,7 @@ def test_the_union_of_ranks_is_poisson(size: int, sharded: bool, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
-def test_the_union_of_ranks_is_poisson_over_20000_steps(size: int, tmp_path: Path) -> None:
+def test_the_union_of_processes_is_poisson_over_20000_steps(size: int, tmp_path: Path) -> None:
     assert _union_faults(together(size, _batches(20_000), tmp_path / "run", patience=1800)[0]) == []
 
 
@@ -269,7 +269,7 @@ def _everybody_takes_all() -> None:
 
 
 def _everybody_draws_alone() -> None:
-    """Each rank draws a batch of its own and takes its part of that: examples at the cut come twice or never."""
+    """Each process draws a batch of its own and takes its part of that: examples at the cut come twice or never."""
 
     def alone(sampler: Any, examples: int, rate: float, generator: Generator) -> Any:
         if not hasattr(generator, "own"):
@@ -288,11 +288,11 @@ def test_other_unions_are_seen(fault: Callable[[], None], tmp_path: Path) -> Non
 
 
 def _refusals(size: int, work: Callable[[int], Any], folder: Path) -> list[str]:
-    children = Processes(size, work, folder)
+    children = Children(size, work, folder)
     assert 0 not in children.wait()
-    errors = [children.outcome(rank) for rank in range(size)]
-    for rank, error in enumerate(errors):
-        assert isinstance(error, InvalidInput), children.trace(rank)
+    errors = [children.outcome(process) for process in range(size)]
+    for process, error in enumerate(errors):
+        assert isinstance(error, InvalidInput), children.trace(process)
         assert_well_formed(error)
     return [error.sentence for error in errors]
 
@@ -300,22 +300,22 @@ def _refusals(size: int, work: Callable[[int], Any], folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("sentence", "options"),
     [
-        ("another seed", lambda rank: {"seed": rank}),
-        ("another mechanism", lambda rank: {"mechanism": gaussian(5 + rank)}),
-        ("another denoiser", lambda rank: {"denoiser": KS() if rank else Identity()}),
-        ("other examples", lambda rank: {"order": rank}),
-        ("rank 1 has other examples", lambda rank: {"count": 40 - rank}),
-        ("ranks 0 and 1 have the same examples", lambda rank: {"sharded": True}),
-        ("a micro-batch would have examples of several", lambda rank: {"sharded": True, "order": rank, "micro": 2}),
-        ("the data set is empty", lambda rank: {"count": 0}),
+        ("another seed", lambda process: {"seed": process}),
+        ("another mechanism", lambda process: {"mechanism": gaussian(5 + process)}),
+        ("another denoiser", lambda process: {"denoiser": KS() if process else Identity()}),
+        ("other examples", lambda process: {"order": process}),
+        ("process 1 has other examples", lambda process: {"count": 40 - process}),
+        ("processes 0 and 1 have the same examples", lambda process: {"sharded": True}),
+        ("a micro-batch would have examples", lambda process: {"sharded": True, "order": process, "micro": 2}),
+        ("the data set is empty", lambda process: {"count": 0}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_processes_that_differ_are_refused(
     sentence: str, options: Callable[[int], dict[str, Any]], tmp_path: Path
 ) -> None:
-    def work(rank: int) -> None:
-        given = options(rank)
+    def work(process: int) -> None:
+        given = options(process)
         x, y = examples(seed=given.pop("order", 0), count=given.pop("count", 40))
         mechanism = given.pop("mechanism", gaussian())
         if micro := given.pop("micro", 0):
@@ -327,20 +327,20 @@ def test_processes_that_differ_are_refused(
 
 
 def test_weights_that_part_are_seen_at_the_next_payment(tmp_path: Path) -> None:
-    def work(rank: int) -> None:
+    def work(process: int) -> None:
         trainer = trainer_of(gaussian(5))
         for progress in trainer.run():
-            if rank == 1 and progress.updates == 2:
+            if process == 1 and progress.updates == 2:
                 trainer.model[0].weight.data[0, 0] += 1e-9  # type: ignore[index]
 
     for told in _refusals(2, work, tmp_path / "run"):
-        assert told == "rank 1 has other weights after 2 updates than rank 0 after 2."
+        assert told == "process 1 has other weights after 2 updates than process 0 after 2."
 
 
-def test_noise_that_differs_between_ranks_is_seen(tmp_path: Path) -> None:
+def test_noise_that_differs_between_processes_is_seen(tmp_path: Path) -> None:
     """What a fork of one process, or a secret that was not shared, would lead to."""
 
-    def work(rank: int) -> None:
+    def work(process: int) -> None:
         plant_before("Generator", lambda generator, *_, purpose, **__: generator(purpose=purpose))
         list(trainer_of(gaussian(5)).run())
 
@@ -348,29 +348,29 @@ def test_noise_that_differs_between_ranks_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_one_process_cannot_see(tmp_path: Path) -> None:
-    def first(rank: int) -> None:
-        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None)
+    def first(process: int) -> None:
+        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None)
         for _ in trainer.run():
             if trainer.private.updates == 3:
                 break
-        trainer.save(tmp_path / f"checkpoint-{rank}.pt")
+        trainer.save(tmp_path / f"checkpoint-{process}.pt")
 
     together(2, first, tmp_path / "first")
     assert (tmp_path / "checkpoint-0.pt").exists()
-    assert not (tmp_path / "checkpoint-1.pt").exists(), "only rank 0 writes"
+    assert not (tmp_path / "checkpoint-1.pt").exists(), "only process 0 writes"
 
-    def second(rank: int) -> None:
-        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None)
-        if rank == 0:
+    def second(process: int) -> None:
+        trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None)
+        if process == 0:
             trainer.load(tmp_path / "checkpoint-0.pt")
         list(trainer.run())
 
-    assert _refusals(2, second, tmp_path / "second")[0].startswith("rank 1 has other weights after 0 updates")
+    assert _refusals(2, second, tmp_path / "second")[0].startswith("process 1 has other weights after 0 updates")
 
 
-def test_a_ledger_is_rank_0_s(tmp_path: Path) -> None:
-    def work(rank: int) -> int:
-        ledger = tmp_path / "ledger.jsonl" if rank == 0 else None
+def test_a_ledger_is_process_0_s(tmp_path: Path) -> None:
+    def work(process: int) -> int:
+        ledger = tmp_path / "ledger.jsonl" if process == 0 else None
         trainer = trainer_of(gaussian(5), ledger=ledger)
         list(trainer.run())
         assert trainer.private.paid == 5
@@ -380,17 +380,20 @@ def test_a_ledger_is_rank_0_s(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         assert ledger.spent(gaussian()) == 5
 
-    def spent(rank: int) -> int:
-        return trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None).private.left
+    def spent(process: int) -> int:
+        return trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None).private.left
 
-    assert together(2, spent, tmp_path / "again") == [0, 0], "rank 1 knows what rank 0's ledger says"
+    assert together(2, spent, tmp_path / "again") == [0, 0], "process 1 knows what process 0's ledger says"
 
-    def both(rank: int) -> None:
-        with Ledger(tmp_path / f"{rank}.jsonl", data="tiny") as ledger, refused(InvalidInput, match="given a ledger"):
-            if rank == 1:
+    def both(process: int) -> None:
+        with (
+            Ledger(tmp_path / f"{process}.jsonl", data="tiny") as ledger,
+            refused(InvalidInput, match="given a ledger"),
+        ):
+            if process == 1:
                 make_private(network(), LOSS, examples(), gaussian(), ledger=ledger)
             else:
-                raise InvalidInput("rank 0 was not given a ledger.", hint="none")
+                raise InvalidInput("process 0 was not given a ledger.", hint="none")
 
     together(2, both, tmp_path / "both")
 
@@ -406,14 +409,14 @@ def test_processes_that_have_not_joined_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_joining(tmp_path: Path) -> None:
-    with join() as ranks:
-        assert (ranks, ranks.first) == (Ranks(0, 1), True)
+    with join() as processes:
+        assert (processes, processes.first) == (Processes(0, 1), True)
 
-    def work(rank: int) -> tuple[int, int]:
-        with join() as ranks:  # the group is there already
+    def work(process: int) -> tuple[int, int]:
+        with join() as processes:  # the group is there already
             pass
         assert dist.is_initialized()
-        return ranks.rank, ranks.size
+        return processes.number, processes.size
 
     assert together(2, work, tmp_path / "run") == [(0, 2), (1, 2)]
 
@@ -426,11 +429,11 @@ def test_processes_that_find_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alone_everything_is_the_identity() -> None:
-    ranks = Ranks()
-    assert ranks.from_first(b"abc") == b"abc"
-    assert ranks.gathered([1, -2]) == [[1, -2]]
-    ranks.check_same("", mechanism=1)
-    ranks.check_same_weights([], 0)
+    processes = Processes()
+    assert processes.from_first(b"abc") == b"abc"
+    assert processes.gathered([1, -2]) == [[1, -2]]
+    processes.check_same("", mechanism=1)
+    processes.check_same_weights([], 0)
     private = _alone()
     assert Trainer(private, torch.optim.SGD(private.parameters)).model is private.model
 
@@ -440,20 +443,20 @@ def _alone() -> PrivateRun:
 
 
 def test_bytes_and_numbers_travel(tmp_path: Path) -> None:
-    def work(rank: int) -> tuple[Any, ...]:
-        ranks = Ranks.current()
-        sent = [ranks.from_first(data if rank == 0 else b"") for data in (b"", b"x", bytes(range(256)) * 1000)]
-        return *sent, ranks.gathered([rank, -(2**62)])
+    def work(process: int) -> tuple[Any, ...]:
+        processes = Processes.current()
+        sent = [processes.from_first(data if process == 0 else b"") for data in (b"", b"x", bytes(range(256)) * 1000)]
+        return *sent, processes.gathered([process, -(2**62)])
 
     for found in together(3, work, tmp_path / "run"):
         assert found == (b"", b"x", bytes(range(256)) * 1000, [[k, -(2**62)] for k in range(3)])
 
 
 def test_a_sum_of_parts(tmp_path: Path) -> None:
-    def work(rank: int) -> Tensor:
-        part = torch.full((3,), 10.0**rank, dtype=torch.float64)
-        total = Ranks.current().total(Private(part)).unsafe_values()
-        assert part.tolist() == [10.0**rank] * 3, "the part is left as it is"
+    def work(process: int) -> Tensor:
+        part = torch.full((3,), 10.0**process, dtype=torch.float64)
+        total = Processes.current().total(Private(part)).unsafe_values()
+        assert part.tolist() == [10.0**process] * 3, "the part is left as it is"
         return total
 
     for total in together(3, work, tmp_path / "run"):

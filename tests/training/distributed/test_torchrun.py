@@ -45,7 +45,7 @@ def _free_port() -> str:
 
 
 def _children(parent: int) -> list[int]:
-    """Processes of torchrun by rank: it starts them in that order."""
+    """Processes of torchrun by their number, its rank: it starts them in that order."""
     listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     ranked = {}
     for child in map(int, listed):
@@ -68,11 +68,11 @@ def _wait(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
 
 def _spent(folder: Path) -> int:
     with Ledger(folder / "ledger.jsonl", must_exist=True) as ledger:
-        return sum(mechanism.steps for mechanism in ledger.run())
+        return sum(mechanism.steps for mechanism in ledger.mechanisms())
 
 
-def test_a_rank_is_killed_and_torchrun_starts_all_again(tmp_path: Path) -> None:
-    """The same command goes on in the same folder; one JSON object comes out, from rank 0.
+def test_a_process_is_killed_and_torchrun_starts_all_again(tmp_path: Path) -> None:
+    """The same command goes on in the same folder; one JSON object comes out, from process 0.
 
     Four steps are paid at a time and the first checkpoint is at 100: with 30 lines in the ledger some will be lost.
     """

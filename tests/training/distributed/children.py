@@ -22,16 +22,16 @@ PATIENCE = 120.0  # seconds after which processes that still run are ended and t
 LOST = -signal.SIGKILL
 
 
-class Processes:
-    """`size` children that call `work(rank)`; what they return or raise is kept in `folder`."""
+class Children:
+    """`size` children that call `work(process)`; what they return or raise is kept in `folder`."""
 
     def __init__(self, size: int, work: Callable[[int], Any], folder: Path, timeout: float = 20.0) -> None:
         folder.mkdir(parents=True)
         self.size, self._work, self._folder, self._timeout = size, work, folder, timeout
-        self.ids = [self._start(rank) for rank in range(size)]
+        self.ids = [self._start(process) for process in range(size)]
         self._codes: dict[int, int] = {}
 
-    def _start(self, rank: int) -> int:
+    def _start(self, process: int) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads only wait, and the child starts anew
             child = os.fork()
@@ -42,57 +42,57 @@ class Processes:
             torch.set_num_threads(1)
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
             dist.init_process_group(
-                "gloo", f"file://{self._folder}/store", timedelta(seconds=self._timeout), self.size, rank
+                "gloo", f"file://{self._folder}/store", timedelta(seconds=self._timeout), self.size, process
             )
             dist.barrier()  # one that is done at once must not leave while others still connect
-            self._keep(rank, (True, self._work(rank)))
+            self._keep(process, (True, self._work(process)))
             code = 0
         except BaseException as error:  # noqa: BLE001 - the parent judges it
             error.__cause__ = error.__context__ = None
-            self._keep(rank, (False, error))
-            (self._folder / f"{rank}.trace").write_text(traceback.format_exc())
+            self._keep(process, (False, error))
+            (self._folder / f"{process}.trace").write_text(traceback.format_exc())
         finally:
             os._exit(code)
 
-    def _keep(self, rank: int, outcome: tuple[bool, Any]) -> None:
-        (self._folder / f"{rank}.pickle").write_bytes(pickle.dumps(outcome))
+    def _keep(self, process: int, outcome: tuple[bool, Any]) -> None:
+        (self._folder / f"{process}.pickle").write_bytes(pickle.dumps(outcome))
 
-    def kill(self, rank: int) -> None:
+    def kill(self, process: int) -> None:
         """End a child without a word, as a machine that loses power would."""
-        os.kill(self.ids[rank], signal.SIGKILL)
+        os.kill(self.ids[process], signal.SIGKILL)
 
     def wait(self, patience: float = PATIENCE) -> list[int]:
         """The exit status of every child; one that hangs is ended and fails the test."""
         end = time.monotonic() + patience
         while len(self._codes) < self.size:
-            for rank, child in enumerate(self.ids):
-                if rank not in self._codes:
+            for process, child in enumerate(self.ids):
+                if process not in self._codes:
                     found, status = os.waitpid(child, os.WNOHANG)
                     if found:
-                        self._codes[rank] = os.waitstatus_to_exitcode(status)
+                        self._codes[process] = os.waitstatus_to_exitcode(status)
             if time.monotonic() > end:
-                for rank, child in enumerate(self.ids):
-                    if rank not in self._codes:
+                for process, child in enumerate(self.ids):
+                    if process not in self._codes:
                         with suppress(ProcessLookupError):
                             os.kill(child, signal.SIGKILL)
                         os.waitpid(child, 0)
-                pytest.fail(f"ranks {sorted(set(range(self.size)) - set(self._codes))} hang")
+                pytest.fail(f"processes {sorted(set(range(self.size)) - set(self._codes))} hang")
             time.sleep(0.005)
-        return [self._codes[rank] for rank in range(self.size)]
+        return [self._codes[process] for process in range(self.size)]
 
-    def outcome(self, rank: int) -> Any:
+    def outcome(self, process: int) -> Any:
         """What a child returned, or the exception that ended it."""
-        return pickle.loads((self._folder / f"{rank}.pickle").read_bytes())[1]
+        return pickle.loads((self._folder / f"{process}.pickle").read_bytes())[1]
 
-    def trace(self, rank: int) -> str:
+    def trace(self, process: int) -> str:
         """Where a child failed."""
-        path = self._folder / f"{rank}.trace"
+        path = self._folder / f"{process}.trace"
         return path.read_text() if path.exists() else ""
 
 
 def together(size: int, work: Callable[[int], Any], folder: Path, patience: float = PATIENCE) -> list[Any]:
-    """What `work(rank)` returns on each of `size` joined processes, all of which must succeed."""
-    children = Processes(size, work, folder)
+    """What `work(process)` returns on each of `size` joined processes, all of which must succeed."""
+    children = Children(size, work, folder)
     codes = children.wait(patience)
-    assert codes == [0] * size, "\n".join(children.trace(rank) for rank in range(size))
-    return [children.outcome(rank) for rank in range(size)]
+    assert codes == [0] * size, "\n".join(children.trace(process) for process in range(size))
+    return [children.outcome(process) for process in range(size)]

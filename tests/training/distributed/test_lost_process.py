@@ -1,4 +1,4 @@
-"""A rank that dies: the others say so and leave a checkpoint, everything released is paid, and the run goes on."""
+"""A process that dies: the others say so and leave a checkpoint, everything released is paid, and the run goes on."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from noisette.account import Ledger
-from noisette.errors import RankLost
+from noisette.errors import ProcessLost
 from noisette.recipes import OpenRun, Recipe, reopen, start
 from noisette.training import PrivateRun, private_run
 from tests.helpers import assert_well_formed
-from tests.training.distributed.processes import LOST, Processes, together
+from tests.training.distributed.children import LOST, Children, together
 from tests.training.tiny import gaussian, recipe, trainer_of
 
 STEPS = 240
-RANKS = 2
+PROCESSES = 2
 
 
-def _count_releases(folder: Path, rank: int) -> None:
-    """One byte for each release of this rank, written before it is made."""
+def _count_releases(folder: Path, process: int) -> None:
+    """One byte for each release of this process, written before it is made."""
     release = private_run.release
-    file = os.open(folder / f"releases-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    file = os.open(folder / f"releases-{process}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def counted(*args: Any, **options: Any) -> Any:
         os.write(file, b".")
@@ -37,11 +37,11 @@ def _count_releases(folder: Path, rank: int) -> None:
 
 
 def _to_the_end(opened: OpenRun) -> int:
-    """Train as the command line does: a lost rank leaves a checkpoint."""
+    """Train as the command line does: a lost process leaves a checkpoint."""
     try:
         for _ in opened.points():
             pass
-    except RankLost:
+    except ProcessLost:
         opened.save()
         raise
     finally:
@@ -50,16 +50,16 @@ def _to_the_end(opened: OpenRun) -> int:
 
 
 def _begin(root: Path, plan: Recipe) -> Callable[[int], int]:
-    def work(rank: int) -> int:
-        _count_releases(root, rank)
+    def work(process: int) -> int:
+        _count_releases(root, process)
         return _to_the_end(start(root, plan))
 
     return work
 
 
 def _go_on(root: Path) -> Callable[[int], int]:
-    def work(rank: int) -> int:
-        _count_releases(root, rank)
+    def work(process: int) -> int:
+        _count_releases(root, process)
         opened = reopen(root / "tiny-0001")
         lost = opened.resume()
         assert lost == opened.private.paid - opened.private.updates
@@ -73,34 +73,34 @@ def _go_on(root: Path) -> Callable[[int], int]:
 
 def _paid(root: Path) -> int:
     with Ledger(root / "tiny-0001" / "ledger.jsonl", must_exist=True) as ledger:
-        return sum(mechanism.steps for mechanism in ledger.run())
+        return sum(mechanism.steps for mechanism in ledger.mechanisms())
 
 
 def _released(root: Path) -> int:
-    """The most releases of any rank."""
+    """The most releases of any process."""
     return max((path.stat().st_size for path in root.glob("releases-*")), default=0)
 
 
 def _check_one_kill(root: Path, plan: Recipe, after: float, victim: int) -> str:
-    """Kill `victim` after so many seconds, judge what is left, go on with another number of ranks."""
-    children = Processes(RANKS, _begin(root, plan), root / "first")
+    """Kill `victim` after so many seconds, judge what is left, go on with another number of processes."""
+    children = Children(PROCESSES, _begin(root, plan), root / "first")
     time.sleep(after)
     children.kill(victim)
     codes = children.wait()
     if codes[victim] != LOST:
-        assert codes == [0] * RANKS
+        assert codes == [0] * PROCESSES
         return "after the end"
     if codes[1 - victim] != 0:  # it may have taken its last step already
         error = children.outcome(1 - victim)
         if not (root / "tiny-0001" / "settings.json").exists():
             assert _released(root) == 0
             return "before the run"
-        assert isinstance(error, RankLost), children.trace(1 - victim)
+        assert isinstance(error, ProcessLost), children.trace(1 - victim)
         assert_well_formed(error)
     paid = _paid(root)
     assert _released(root) <= paid <= STEPS
     updates = set(together(1 + victim * 2, _go_on(root), root / "again"))
-    assert len(updates) == 1, "all ranks end at the same place"
+    assert len(updates) == 1, "all processes end at the same place"
     assert _paid(root) == STEPS
     assert _released(root) <= STEPS
     return "midway" if paid < STEPS else "after the last payment"
@@ -113,19 +113,19 @@ def _kills(count: int, tmp_path: Path, seed: int) -> set[str]:
     warm.close()
     (tmp_path / "timed").mkdir()
     began = time.monotonic()
-    together(RANKS, _begin(tmp_path / "timed", plan), tmp_path / "timed" / "ranks")
+    together(PROCESSES, _begin(tmp_path / "timed", plan), tmp_path / "timed" / "processes")
     length = time.monotonic() - began
     rng, stages = random.Random(seed), []
     for number in range(count):
         root = tmp_path / str(number)
         root.mkdir()
         after = rng.uniform(0.3, 0.8) if count < 5 else rng.uniform(0, 1.05)
-        stages.append(_check_one_kill(root, plan, after * length, number % RANKS))
+        stages.append(_check_one_kill(root, plan, after * length, number % PROCESSES))
     return set(stages)
 
 
 def test_kill_at_2_moments(tmp_path: Path) -> None:
-    """Once rank 0 and once rank 1, somewhere in the middle."""
+    """Once process 0 and once process 1, somewhere in the middle."""
     assert "midway" in _kills(2, tmp_path, seed=0)
 
 
@@ -134,51 +134,51 @@ def test_kill_at_20_moments(tmp_path: Path) -> None:
     assert "midway" in _kills(20, tmp_path, seed=1)
 
 
-def test_rank_0_pays_before_anybody_releases(tmp_path: Path) -> None:
-    """Killed in the middle of paying, rank 0 leaves a release on no rank; paying without waiting is seen."""
+def test_process_0_pays_before_anybody_releases(tmp_path: Path) -> None:
+    """Killed in the middle of paying, process 0 leaves a release on no process; paying without waiting is seen."""
 
-    def work(rank: int) -> None:
-        _count_releases(tmp_path, rank)
-        if rank == 0:
+    def work(process: int) -> None:
+        _count_releases(tmp_path, process)
+        if process == 0:
             Ledger.spend = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
-        list(trainer_of(gaussian(), ledger=tmp_path / "ledger.jsonl" if rank == 0 else None).run())
+        list(trainer_of(gaussian(), ledger=tmp_path / "ledger.jsonl" if process == 0 else None).run())
 
-    children = Processes(3, work, tmp_path / "honest")
+    children = Children(3, work, tmp_path / "honest")
     assert children.wait() == [LOST, 1, 1]
     assert _released(tmp_path) == 0
 
-    def hasty(rank: int) -> None:
-        if rank != 0:
+    def hasty(process: int) -> None:
+        if process != 0:
             PrivateRun._pay = lambda self, which: None  # type: ignore[method-assign]
-        work(rank)
+        work(process)
 
-    assert Processes(3, hasty, tmp_path / "hasty").wait()[0] == LOST
+    assert Children(3, hasty, tmp_path / "hasty").wait()[0] == LOST
     assert _released(tmp_path) == 1, "this is what the check is there to see"
 
 
-def test_a_rank_that_fails_by_itself_ends_the_others(tmp_path: Path) -> None:
-    def work(rank: int) -> None:
+def test_a_process_that_fails_by_itself_ends_the_others(tmp_path: Path) -> None:
+    def work(process: int) -> None:
         for updates in trainer_of(gaussian()).private:
-            if rank == 2 and updates == 3:
+            if process == 2 and updates == 3:
                 raise ZeroDivisionError
 
-    children = Processes(3, work, tmp_path / "run")
+    children = Children(3, work, tmp_path / "run")
     assert children.wait() == [1, 1, 1]
-    assert [type(children.outcome(rank)) for rank in range(3)] == [RankLost, RankLost, ZeroDivisionError]
-    assert children.outcome(0).sentence == "rank 0 lost contact with another process of the run."
+    assert [type(children.outcome(process)) for process in range(3)] == [ProcessLost, ProcessLost, ZeroDivisionError]
+    assert children.outcome(0).sentence == "process 0 lost contact with another process of the run."
     assert "resume the run" in children.outcome(0).hint
 
 
-def test_a_rank_that_says_nothing_is_lost_after_the_timeout(tmp_path: Path) -> None:
-    def mute(rank: int) -> None:
+def test_a_process_that_says_nothing_is_lost_after_the_timeout(tmp_path: Path) -> None:
+    def mute(process: int) -> None:
         trainer = trainer_of(gaussian())
         for updates in trainer.private:
-            if rank == 1 and updates == 2:
+            if process == 1 and updates == 2:
                 os.kill(os.getpid(), signal.SIGSTOP)  # neither dead nor alive
 
-    children = Processes(2, mute, tmp_path / "run", timeout=1.0)
+    children = Children(2, mute, tmp_path / "run", timeout=1.0)
     assert os.waitpid(children.ids[0], 0)[1] != 0
-    assert isinstance(children.outcome(0), RankLost)
+    assert isinstance(children.outcome(0), ProcessLost)
     children.kill(1)
     os.waitpid(children.ids[1], 0)
 
@@ -187,17 +187,17 @@ def test_the_checkpoint_of_the_survivor_has_every_update(tmp_path: Path) -> None
     """Steps are paid two at a time: of those, at most one is lost."""
     plan = recipe(tmp_path, steps=STEPS)
 
-    def work(rank: int) -> int:
+    def work(process: int) -> int:
         opened = start(tmp_path, plan)
-        if rank == 1:
+        if process == 1:
             for _ in opened.points():
                 if opened.private.updates == 31:
                     os.kill(os.getpid(), signal.SIGKILL)
         return _to_the_end(opened)
 
-    assert Processes(2, work, tmp_path / "first").wait() == [1, LOST]
+    assert Children(2, work, tmp_path / "first").wait() == [1, LOST]
 
-    def again(rank: int) -> tuple[int, int]:
+    def again(process: int) -> tuple[int, int]:
         opened = reopen(tmp_path / "tiny-0001")
         lost = opened.resume()
         opened.close()

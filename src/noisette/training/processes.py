@@ -1,4 +1,4 @@
-"""The processes of one run, which torchrun counts as ranks: what they must share, add up and agree on."""
+"""The processes of one run, started by torchrun: what they must share, add up and agree on."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from torch import distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from noisette.errors import InvalidInput, RankLost
+from noisette.errors import InvalidInput, ProcessLost
 from noisette.private import Private
 
-__all__ = ["Ranks", "join"]
+__all__ = ["Processes", "join"]
 
 
 @contextmanager
-def join(timeout: float = 600.0) -> Iterator[Ranks]:
+def join(timeout: float = 600.0) -> Iterator[Processes]:
     """Inside, the processes that torchrun started are one run; a process that was started alone is one by itself.
 
-    Uses gloo on CPUs and nccl on GPUs, where each process takes the GPU of its local rank. A group that is there
-    already, from Lightning Fabric or Ray Train, is used as it is. `timeout` is how many seconds to wait for a process
-    that says nothing before it counts as lost.
+    Uses gloo on CPUs and nccl on GPUs, where each process takes the GPU that torchrun numbers it by. A group that is
+    there already, from Lightning Fabric or Ray Train, is used as it is. `timeout` is how many seconds to wait for a
+    process that says nothing before it counts as lost.
 
-    >>> with join() as ranks:
-    ...     ranks
-    Ranks(rank=0, size=1)
+    >>> with join() as processes:
+    ...     processes
+    Processes(number=0, size=1)
     """
     if _joined() or _started() == 1:
-        yield Ranks.current()
+        yield Processes.current()
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -50,24 +50,24 @@ def join(timeout: float = 600.0) -> Iterator[Ranks]:
             hint="start all of them with torchrun, with the same --rdzv-endpoint or --master-addr",
         ) from error
     try:
-        yield Ranks.current()
+        yield Processes.current()
     finally:
         dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """This process and the others of its run. Alone, everything is the identity.
+class Processes:
+    """This process, whose `number` torch calls its rank, and the others of its run. Alone, everything is the identity.
 
     Each method but `check_device` is called by all processes, in the same order. One that dies, or says nothing for
-    too long, makes it raise `RankLost` on the others.
+    too long, makes it raise `ProcessLost` in the others.
     """
 
-    rank: int = 0
+    number: int = 0
     size: int = 1
 
     @classmethod
-    def current(cls) -> Ranks:
+    def current(cls) -> Processes:
         """The processes of the run that this one belongs to."""
         if _joined():
             return cls(dist.get_rank(), dist.get_world_size())
@@ -81,7 +81,7 @@ class Ranks:
     @property
     def first(self) -> bool:
         """Whether this is the process that pays, writes and prints."""
-        return self.rank == 0
+        return self.number == 0
 
     def total(self, part: Private) -> Private:
         """The sum of every process's `part`, equal on all of them bit by bit."""
@@ -93,7 +93,7 @@ class Ranks:
         return Private(values)
 
     def from_first(self, data: bytes) -> bytes:
-        """The `data` of rank 0, which others may leave empty."""
+        """The `data` of process 0, which others may leave empty."""
         if self.size == 1:
             return data
         length = torch.tensor([len(data)], device=_control())
@@ -108,7 +108,7 @@ class Ranks:
         return bytes(content.cpu().numpy())
 
     def gathered(self, numbers: Sequence[int]) -> list[list[int]]:
-        """The `numbers` of every process, in order of rank; they are 64-bit, and as many everywhere."""
+        """The `numbers` of every process, in their order; they are 64-bit, and as many everywhere."""
         mine = torch.tensor(numbers, dtype=torch.int64, device=_control() if self.size > 1 else "cpu")
         if self.size == 1:
             return [mine.tolist()]
@@ -118,7 +118,7 @@ class Ranks:
         return [numbers.tolist() for numbers in out]
 
     def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite `tensors` by those of rank 0."""
+        """Overwrite `tensors` by those of process 0."""
         if self.size == 1:
             return
         with self._contact(), torch.no_grad():
@@ -133,9 +133,9 @@ class Ranks:
             return
         everywhere = self.gathered([_digest(repr(value).encode()) for value in values.values()])
         for name, *digests in zip(values, *everywhere, strict=True):
-            other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
+            other = next((number for number, digest in enumerate(digests) if digest != digests[0]), None)
             if other is not None:
-                raise InvalidInput(f"rank {other} has another {name.replace('_', ' ')} than rank 0.", hint=hint)
+                raise InvalidInput(f"process {other} has another {name.replace('_', ' ')} than process 0.", hint=hint)
 
     def check_same_weights(self, parameters: Iterable[Tensor], updates: int) -> None:
         """Refuse to go on where a process has other `parameters`: cheap, so that it can be done often.
@@ -147,11 +147,12 @@ class Ranks:
         bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}
         sums = [p.detach().view(bits[p.element_size()]).sum(dtype=torch.int64) for p in parameters]
         everywhere = self.gathered([updates, int(torch.stack(sums).sum())])
-        for rank, found in enumerate(everywhere):
-            if found != everywhere[0]:
+        first = everywhere[0]
+        for number, found in enumerate(everywhere):
+            if found != first:
                 raise InvalidInput(
-                    f"rank {rank} has other weights after {found[0]} updates than rank 0 after {everywhere[0][0]}.",
-                    hint="load the same checkpoint on every rank, and change weights on all of them alike",
+                    f"process {number} has other weights after {found[0]} updates than process 0 after {first[0]}.",
+                    hint="load the same checkpoint in every process, and change weights in all of them alike",
                 )
 
     def check_device(self, device: torch.device) -> None:
@@ -167,8 +168,8 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:  # what torch.distributed raises for lost, late and reset connections alike
-            raise RankLost(
-                f"rank {self.rank} lost contact with another process of the run.",
+            raise ProcessLost(
+                f"process {self.number} lost contact with another process of the run.",
                 hint="it tells why, unless it was killed; resume the run, with as many processes as you like",
             ) from error
 
