@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,42 @@ from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tr
 
 from noisette.errors import InvalidInput
 
-__all__ = ["Batch", "as_batch", "change", "joined", "kind", "mapped_over", "parts", "rows", "size", "tensors"]
+__all__ = [
+    "Batch",
+    "Packed",
+    "as_batch",
+    "change",
+    "joined",
+    "kind",
+    "mapped_over",
+    "packed",
+    "parts",
+    "rows",
+    "size",
+    "tensors",
+    "unpacked",
+]
 
 Batch = Any
 """Tensors (B, ...) in tuples, lists and dicts, however nested; None may stand where there is nothing."""
 
 
-def as_batch(data: Any) -> Batch:
-    """`data` with tensors for its arrays and lists of numbers, in torch's own precision, which is that of models.
+def as_batch(data: Any, dtype: torch.dtype | None = None, *, one: bool = False) -> Batch:
+    """`data` with tensors for its arrays and lists of numbers; those with a fraction get `dtype`, torch's by default.
+
+    It is a batch, or, if so said, `one` example, where numbers may stand by themselves.
 
     >>> as_batch(([[1.0, 2.0], [3.0, 4.0]], np.array([0, 1])))
     (tensor([[1., 2.],
             [3., 4.]]), tensor([0, 1]))
     """
     plain = tree_map(_as_dict, data, is_leaf=lambda part: isinstance(part, Mapping) and not isinstance(part, dict))
-    found = tree_map(_tensor, plain, is_leaf=_is_array)
+    found = tree_map(lambda leaf: _tensor(leaf, dtype or torch.get_default_dtype()), plain, is_leaf=_is_array)
     for path, leaf in tree_flatten_with_path(found)[0]:
         if not isinstance(leaf, Tensor) and leaf is not None:
             raise InvalidInput(
                 f"examples{keystr(path)} of type {type(leaf).__name__} are no numbers in rows of one shape.",
-                hint="give tensors, arrays or lists with one row for each example, and leave the rest out",
+                hint=f"give a tensor or an array{'' if one else ' with one row for each example'}, or leave it out",
             )
     return found
 
@@ -114,6 +131,52 @@ def kind(batch: Batch) -> tuple[object, ...]:
     return repr(structure), *((leaf.dtype, leaf.shape[1:]) if isinstance(leaf, Tensor) else None for leaf in leaves)
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where in the tensor of its type a packed one begins, and its shape."""
+
+    dtype: torch.dtype
+    start: int
+    shape: torch.Size
+
+
+Packed = tuple[dict[torch.dtype, Tensor], list[Any]]
+"""Batches in one tensor for each type of number, and their structures, with places where their tensors were."""
+
+
+def packed(batches: Sequence[Batch]) -> Packed:
+    """Many batches in few tensors: each tensor that goes from process to process takes an open file.
+
+    >>> unpacked(packed([{"x": torch.tensor([1, 2])}, (torch.tensor([[0.5]]), None)]))
+    [{'x': tensor([1, 2])}, (tensor([[0.5000]]), None)]
+    """
+    flat: dict[torch.dtype, list[Tensor]] = {}
+    ends: dict[torch.dtype, int] = {}
+
+    def placed(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        start = ends.get(leaf.dtype, 0)
+        ends[leaf.dtype] = start + leaf.numel()
+        flat.setdefault(leaf.dtype, []).append(leaf.reshape(-1))
+        return _Place(leaf.dtype, start, leaf.shape)
+
+    places = [tree_map(placed, batch) for batch in batches]
+    return {dtype: torch.cat(found) for dtype, found in flat.items()}, places
+
+
+def unpacked(given: Packed) -> list[Batch]:
+    """The batches that were packed, as views of their tensors."""
+    flat, places = given
+
+    def taken(leaf: Any) -> Any:
+        if not isinstance(leaf, _Place):
+            return leaf
+        return flat[leaf.dtype][leaf.start : leaf.start + leaf.shape.numel()].view(leaf.shape)
+
+    return [tree_map(taken, batch) for batch in places]
+
+
 def mapped_over(
     vmap: Callable[[Callable[..., Any]], Callable[..., Any]], one: Callable[[Batch], Any], batch: Batch
 ) -> Any:
@@ -136,16 +199,18 @@ def _as_dict(part: Any) -> Any:
 
 def _is_array(part: Any) -> bool:
     """Whether a list is one of numbers, and not of tensors."""
-    while isinstance(part, list) and part:
+    while isinstance(part, list):
+        if not part:
+            return True
         part = part[0]
-    return isinstance(part, bool | int | float | np.ndarray | np.generic) or part == []
+    return isinstance(part, bool | int | float | np.ndarray | np.generic)
 
 
-def _tensor(leaf: Any) -> Any:
+def _tensor(leaf: Any, dtype: torch.dtype) -> Any:
     if isinstance(leaf, Tensor) or leaf is None:
         return leaf
     try:
         made = torch.as_tensor(np.require(leaf, requirements="W"))  # torch warns where an array is read-only
     except (TypeError, ValueError):
         return leaf
-    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
+    return made.to(dtype) if made.is_floating_point() else made

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette.batch import Batch
+from noisette.errors import InvalidInput
 
 __all__ = ["Alone", "Objective", "Tokens", "alone", "classification", "own_loss"]
 
@@ -37,7 +38,16 @@ def alone(objective: Objective) -> Alone:
     return Alone(objective)
 
 
-own_loss = alone(lambda model, batch: model(**batch).loss)
+def _own_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    loss: Tensor | None = model(**batch).loss
+    if loss is None:
+        raise InvalidInput(
+            f"{type(model).__name__} gives no loss.", hint="does the batch have labels, under the name that it expects?"
+        )
+    return loss
+
+
+own_loss = alone(_own_loss)
 """For models that compute their own loss: ``model(**batch).loss``, of one example at a time."""
 
 

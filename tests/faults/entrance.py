@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from torch import Tensor
 
 from noisette import Released
-from noisette.gradients import objective
-from noisette.training import PrivateRun, reading
+from noisette.batch import packed
+from noisette.gradients import calls, objective, ways
+from noisette.training import PrivateRun, private_run, reading
 from tests.faults.table import by, fault
-from tests.gradients import test_objective
+from tests.gradients import test_calls, test_objective
 from tests.gradients.test_objective import info_nce
-from tests.training import test_reading
+from tests.training import test_reading, test_sensitivity
 
 PADDING = by(test_reading.test_no_example_is_padded_because_of_another, collate_fn=test_reading.padded, workers=0)
 SAME = by(test_reading.test_a_data_set_trains_as_its_tensors_do, mechanism=test_reading.gaussian(), workers=2)
@@ -24,24 +26,50 @@ SAME = by(test_reading.test_a_data_set_trains_as_its_tensors_do, mechanism=test_
 
 @fault("examples collated together", PADDING)
 def collated_together(patch: pytest.MonkeyPatch) -> None:
-    def together(self: Any, examples: list[Any]) -> Any:
-        batch = self.collate_fn([example for _, example in examples])
-        return [(np.arange(len(examples)), batch)]
+    def grouped(examples: list[Any]) -> Any:
+        return [np.arange(len(examples))], packed([examples[0][0]([example for _, example in examples])])
 
-    patch.setattr(reading._OneByOne, "__call__", together)
+    patch.setattr(reading._OneByOne, "__getitem__", lambda self, number: (self._collate_fn, self._dataset[number]))
+    patch.setattr(reading, "_grouped", grouped)
 
 
 @fault("examples read together", by(test_reading.test_a_data_set_is_asked_for_one_example_at_a_time))
 def read_together(patch: pytest.MonkeyPatch) -> None:
     def together(self: Any, numbers: list[int]) -> list[Any]:
-        return list(zip(numbers, self._dataset.__getitems__(numbers), strict=True))
+        many = getattr(self._dataset, "__getitems__", None)
+        return [self[number] for number in numbers] if many is None else [self._collated(one) for one in many(numbers)]
 
-    honest = reading._Counted.__getitems__
-    patch.setattr(
-        reading._Counted,
-        "__getitems__",
-        lambda self, numbers: (together if hasattr(self._dataset, "__getitems__") else honest)(self, numbers),
-    )
+    patch.setattr(reading._OneByOne, "__getitems__", together, raising=False)
+
+
+@fault("a buffer that is used again", by(test_reading.test_memory_that_is_used_again_is_copied, way="collate_fn"))
+def not_copied(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading._OneByOne, "_collated", lambda self, example: self._collate_fn([example]))
+
+
+@fault("a file that workers share", by(test_reading.test_workers_open_files_of_their_own))
+def read_here(patch: pytest.MonkeyPatch) -> None:
+    arriving = reading.Read._arriving
+
+    def here(self: reading.Read, index: np.ndarray) -> list[Any]:
+        return [batch for _, batch in reading._next(arriving(self, [index.tolist()], 0)) or []]
+
+    patch.setattr(reading.Read, "some", here)
+
+
+@fault("dropout under a seed that others know", by(test_sensitivity.test_dropout_does_not_follow_a_public_seed))
+def public_dropout(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(private_run, "own_randomness", lambda device, seed: nullcontext())
+
+
+@fault(
+    "an example that leads to the others",
+    by(test_calls.test_memory_of_others_is_out_of_reach, way="_base"),
+    by(test_calls.test_a_text_form_shows_one_example),
+)
+def views(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ways, "change", lambda batch, by: batch)
+    patch.setattr(calls, "_TELLING", ())
 
 
 @fault(
@@ -49,13 +77,13 @@ def read_together(patch: pytest.MonkeyPatch) -> None:
     by(
         test_reading.test_a_collate_fn_that_drops_repeats_or_fails_is_refused,
         collate_fn=test_reading.twice,
-        said="makes 2",
+        said="is not one row",
         workers=0,
     ),
     by(
         test_reading.test_a_collate_fn_that_drops_repeats_or_fails_is_refused,
         collate_fn=test_reading.none,
-        said="makes 0",
+        said="is not one row",
         workers=0,
     ),
 )
@@ -83,7 +111,7 @@ def used_twice(patch: pytest.MonkeyPatch) -> None:
     by(test_reading.test_a_data_set_whose_length_changes_is_refused, count=39),
 )
 def any_length(patch: pytest.MonkeyPatch) -> None:
-    class Forgetful(reading._Counted):
+    class Forgetful(reading._OneByOne):
         @property
         def _count(self) -> int:
             return len(self._dataset)
@@ -92,7 +120,7 @@ def any_length(patch: pytest.MonkeyPatch) -> None:
         def _count(self, value: int) -> None:
             pass
 
-    patch.setattr(reading, "_Counted", Forgetful)
+    patch.setattr(reading, "_OneByOne", Forgetful)
 
 
 @fault(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from noisette import L2
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
+from noisette.objectives import alone
 from tests.gradients.models import all_rows, reference
 from tests.helpers import refused
 
@@ -453,3 +456,90 @@ def test_what_the_loop_of_training_changes_passes() -> None:
     for temperature in (1.0, 0.5):
         model.peak = temperature
         torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), equal_nan=True)
+
+
+REACHES = {
+    "_base": lambda x: x if x._base is None else x._base,
+    "as_strided": lambda x: x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0),
+}
+
+
+@pytest.mark.parametrize("way", REACHES)
+def test_memory_of_others_is_out_of_reach(way: str) -> None:
+    """In the loop too, a model is given one example, and no view of all."""
+
+    def largest(net: Net, h: Tensor) -> Tensor:
+        return h * 2 if float(h.detach().sum()) > 1e9 else h  # so that it goes through the loop
+
+    class Reaching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net(largest)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x / REACHES[way](x).abs().max().clamp(min=1))
+
+    torch.manual_seed(0)
+    model, (x, y) = Reaching().double(), batch()
+    gradients = unchecked(model)
+    alone = torch.cat([all_rows(gradients, x[i : i + 1].clone(), y[i : i + 1]) for i in range(len(x))])
+    torch.testing.assert_close(all_rows(gradients, x, y), alone)
+    assert gradients.path == "loop"
+
+
+def test_a_text_form_shows_one_example() -> None:
+    """Under vmap the text of a tensor has all examples in it; so such a model goes through the loop."""
+
+    def scaled(net: Net, h: Tensor) -> Tensor:
+        return h / max(1.0, len(repr(h.detach())) / 100)
+
+    torch.manual_seed(0)
+    model, (x, y) = Net(scaled).double(), batch()
+    gradients = unchecked(model)
+    alone = torch.cat([all_rows(gradients, x[i : i + 1].clone(), y[i : i + 1]) for i in range(len(x))])
+    torch.testing.assert_close(all_rows(gradients, x, y), alone)
+
+
+class Counter:
+    """An objective with a memory, in all the places where one can have it."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def objective(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return remembering(model, batch, self.seen)
+
+
+def remembering(model: nn.Module, batch: tuple[Tensor, Tensor], seen: list[float]) -> Tensor:
+    losses = F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+    seen.append(float(losses.detach().sum()))
+    return losses * len(seen)
+
+
+def _closure() -> Any:
+    seen: list[float] = []
+    return lambda model, batch: remembering(model, batch, seen)
+
+
+def _default(model: nn.Module, batch: tuple[Tensor, Tensor], seen: list[float] = []) -> Tensor:  # noqa: B006
+    return remembering(model, batch, seen)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        Counter().objective,
+        functools.partial(remembering, seen=[]),
+        functools.partial(Counter().objective),
+        _closure(),
+        _default,
+        alone(_closure()),
+    ],
+    ids=["method", "partial", "partial of a method", "closure", "default", "alone"],
+)
+def test_an_objective_that_remembers_is_refused(goal: Any) -> None:
+    x, y = batch()
+    gradients = Gradients(nn.Linear(6, 3).double(), goal)
+    gradients._trusted = gradients._modes()
+    with refused(InvalidInput, match="keeps the loss.* from one example to the next"):
+        all_rows(gradients, x, y)

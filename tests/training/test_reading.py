@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -205,9 +207,9 @@ def fails(rows: list[Any]) -> Any:
 @pytest.mark.parametrize(
     ("collate_fn", "said"),
     [
-        (twice, "makes 2 examples of one"),
-        (none, "makes 0 examples of one"),
-        (uneven, "2 rows and .* 1, which do not fit"),
+        (twice, "is not one row of each part"),
+        (none, "is not one row of each part"),
+        (uneven, "is not one row of each part"),
         (text, "no numbers"),
         (fails, r"collate_fn fails on example 0 \(KeyError\)"),
     ],
@@ -216,6 +218,112 @@ def test_a_collate_fn_that_drops_repeats_or_fails_is_refused(collate_fn: Any, sa
     with refused(Unreadable, match=said) as caught:
         run_of(Table(), collate_fn=collate_fn, workers=workers)
     assert "secret" not in str(caught.value)
+
+
+BUFFER = torch.zeros(1, 3, dtype=torch.float64)
+
+
+def into_the_buffer(rows: list[Any]) -> Any:
+    return BUFFER.copy_(rows[0][0][None]), rows[0][1][None]
+
+
+@pytest.mark.parametrize("way", ["collate_fn", "the data set"])
+def test_memory_that_is_used_again_is_copied(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    sums = watched(monkeypatch)
+    change = (lambda _, example: (BUFFER[0].copy_(example[0]), example[1])) if way == "the data set" else None
+    collate_fn = into_the_buffer if way == "collate_fn" else None
+    for data, options in ((examples(), {}), (Table(change), {"collate_fn": collate_fn})):
+        run_of(data, gaussian(1, rate=1.0), **options).step()
+    torch.testing.assert_close(sums[1], sums[0], rtol=1e-9, atol=1e-12)
+
+
+class InOneFile(Table):
+    """Opens its file when it is first read, and moves about in it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.file = path, None
+        path.write_bytes(self.x.numpy().tobytes())
+
+    def __getitem__(self, number: int) -> Any:
+        if self.file is None:
+            self.file = self.path.open("rb")
+        self.file.seek(0)
+        return torch.frombuffer(bytearray(self.file.read()), dtype=torch.float64).view(-1, 3)[number], self.y[number]
+
+
+def test_workers_open_files_of_their_own(tmp_path: Path) -> None:
+    """This process reads nothing itself, so that no file is open when workers are forked."""
+    data = InOneFile(tmp_path / "rows")
+    private = run_of(data, gaussian(2, rate=1.0), workers=2)
+    private.step()
+    assert data.file is None
+
+
+def test_many_lengths_take_few_open_files() -> None:
+    """Each tensor from a worker takes one: all parts of a piece travel in one for each type of number."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lines = [{"tokens": torch.ones(n).long(), "labels": torch.tensor(n % 2)} for n in range(1, 400)]
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=1.0, steps=1)
+    private = make_private(MeanOfWords(), by_words, lines, mechanism, workers=1, chunk=400)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, before[1]))
+    try:
+        private.step()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_run_that_is_left_lets_its_workers_go(tmp_path: Path) -> None:
+    """At once, without the garbage collector; and the ledger can be opened again."""
+    with Ledger(tmp_path / "ledger.jsonl", data="tiny") as book:
+        private = run_of(Table(), gaussian(9), workers=2, ledger=book)
+        private.step()
+        workers = list(multiprocessing.active_children())
+        assert len(workers) == 2
+    Ledger(tmp_path / "ledger.jsonl").close()  # though workers have the file open
+    gc.disable()
+    try:
+        del private
+        for worker in workers:
+            worker.join(10)
+        assert not any(worker.is_alive() for worker in workers)
+    finally:
+        gc.enable()
+
+
+def test_close_lets_workers_go_and_the_model_be_used() -> None:
+    private = run_of(Table(), gaussian(9), workers=1)
+    private.step()
+    private.close()
+    assert not multiprocessing.active_children()
+    private.model(examples()[0]).sum().backward()
+    private.model.zero_grad()
+    assert list(private)[-1] == 9
+
+
+# -- numbers of all kinds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_plain_numbers_get_the_precision_of_the_model(double: bool) -> None:
+    """Floats, arrays and lists, in memory and read, with losses of one and of several outputs."""
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    targets = rows[:, :2] @ np.ones((2, 2))
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=2)
+    listed = [(row.tolist(), target) for row, target in zip(rows, targets, strict=True)]
+    single = [(row, float(target[0])) for row, target in zip(rows, targets, strict=True)]
+    for data, outputs in (((rows, targets), 2), (listed, 2), (single, 1)):
+        model = nn.Linear(4, outputs)
+        model = model.double() if double else model
+        goal = nn.MSELoss() if outputs == 2 else lambda found, y: nn.functional.mse_loss(found[:, 0], y)
+        assert list(make_private(model, goal, data, mechanism)) == [1, 2]
+
+
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.L1Loss(), nn.SmoothL1Loss(), nn.BCEWithLogitsLoss()], ids=repr)
+def test_targets_in_double_precision_are_no_mixing(loss: nn.Module) -> None:
+    data = torch.randn(30, 4), torch.rand(30, 3, dtype=torch.float64)
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=1)
+    make_private(nn.Linear(4, 3), loss, data, mechanism).step()
 
 
 # -- what goes wrong in the middle -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 from noisette import L2, Blocks, Encoder, Gaussian, Generator, HalfNormal, Mechanism, PaperGaussian, Ranked, Snap, Tails
 from noisette.encode import Image
 from noisette.gradients import Gradients
-from noisette.training import make_private
+from noisette.private import Private, Released
+from noisette.training import make_private, private_run
 from tests.conformance.encoder_checks import outside_image
 from tests.training.tiny import flat
 
@@ -257,3 +259,24 @@ def test_with_the_library_s_own_generator(encoder: str) -> None:
         joined.append(bool(moved.abs().max() > 1e-9))
         _assert_close(moved, own * joined[-1], case)
     assert 0 < sum(joined) < 8, "it joins some batches and not others"
+
+
+def test_dropout_does_not_follow_a_public_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ``torch.manual_seed`` masks would go by position: one example more would change those of all after it."""
+    x, y = torch.randn(40, 8, generator=torch.Generator().manual_seed(0)).double(), torch.zeros(40).long()
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3)).double()
+    mechanism = Mechanism(L2(dim=27), Gaussian(1.0), rate=1.0, steps=1)
+    sums: list[Tensor] = []
+    release = private_run.release
+
+    def watched(mechanism: Mechanism, total: Private, **options: Any) -> Released:
+        sums.append(total.unsafe_values().clone())
+        return release(mechanism, total, **options)
+
+    monkeypatch.setattr(private_run, "release", watched)
+    for _ in range(2):
+        torch.manual_seed(0)
+        state = torch.get_rng_state()
+        make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism).step()
+        assert torch.equal(torch.get_rng_state(), state), "and the user's own generator stands where it stood"
+    assert not torch.allclose(sums[0], sums[1])

@@ -65,7 +65,7 @@ class Ledger(Record):
         super().__init__()
         self.path = Path(path)
         self._place = self.path.absolute()  # a loop may change its working directory
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time, self._process = threading.Lock(), os.getpid()
         if not must_exist and _absent(self._place):
             self._create(data)
         self._file = _opened(self.path, os.O_RDWR)
@@ -190,6 +190,8 @@ class Ledger(Record):
     def close(self) -> None:
         """Give the file back; the ledger can be opened again."""
         if self._file >= 0:
+            if self._process == os.getpid():  # processes that were forked meanwhile have the file open as well
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = -1
 

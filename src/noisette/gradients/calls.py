@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from functools import partial
+from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from noisette.batch import Batch, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Held, Holdings, same
+from noisette.objectives import Alone
 
 __all__ = ["Call", "Calls", "Unfit"]
 
@@ -62,11 +64,14 @@ class Calls:
         found = Holdings(thorough)
         for name, module in self._model.named_modules():
             found.module(module, f"{type(module).__name__} {name!r}" if name else type(module).__name__)
-        modules = self._loss.named_modules() if isinstance(self._loss, nn.Module) else ()
-        for name, module in modules:
-            found.module(module, f"{type(module).__name__} {name}".strip())
-        if not isinstance(self._loss, nn.Module):
-            found.add(self._loss, "the loss")
+        for number, part in enumerate(_behind(self._loss)):
+            if part is self._model:
+                continue
+            if isinstance(part, nn.Module):
+                for name, module in part.named_modules():
+                    found.module(module, f"{type(module).__name__} {name}".strip() + " of the loss" * (number > 0))
+            else:
+                found.add(part, f"the loss {number}" if number else "the loss")
         return found.leaves
 
 
@@ -100,6 +105,8 @@ class Call(Functions):
         """The function itself, unless it uses what another call has left; what it makes of examples is marked."""
         if torch._C._len_torch_dispatch_stack() > self._modes and torch._C._are_functorch_transforms_active():
             raise Unfit("a dispatch mode of the model's own would see a batch")
+        if func in _TELLING and torch._C._are_functorch_transforms_active():
+            raise Unfit("the text form of a tensor would show all examples")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
             raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
         used = list(_tensors((*args, *given.values())))
@@ -117,6 +124,27 @@ class Call(Functions):
 
 
 _MISSING = object()
+_TELLING = (Tensor.__repr__, Tensor.__format__)
+
+
+def _behind(goal: object) -> list[object]:
+    """What a loss or objective holds: itself, and, of functions and methods, what is bound, given or closed over."""
+    found, pending = list[object](), [goal]
+    while pending:
+        part = pending.pop(0)
+        if any(part is one for one in found):
+            continue
+        found.append(part)
+        if isinstance(part, Alone):
+            pending.append(part.objective)
+        elif isinstance(part, partial):
+            pending += [part.func, *part.args, *part.keywords.values()]
+        elif isinstance(part, MethodType):
+            pending += [part.__func__, part.__self__]
+        elif isinstance(part, FunctionType):
+            cells = [cell.cell_contents for cell in part.__closure__ or () if cell != CellType()]
+            pending += [*cells, *(part.__defaults__ or ()), *(part.__kwdefaults__ or {}).values()]
+    return found
 
 
 def _tensors(values: Iterable[object]) -> Iterator[Tensor]:

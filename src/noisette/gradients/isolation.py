@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
 from noisette.gradients.ways import Way, copies_of, fill
 
-__all__ = ["Witness", "made_up", "refuse_batch_statistics", "without_dropout"]
+__all__ = ["Witness", "made_up", "own_randomness", "refuse_batch_statistics", "without_dropout"]
 
 _EXAMPLES = 4
 _SMALL = 0.1  # gradients below it are compared as if they were that large: a fitted model leaves rounding errors only
@@ -50,8 +51,8 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 def made_up(batch: Batch) -> Iterator[Batch]:
     """Batches of four examples of the same shapes and types: private ones must not decide what is done with a model.
 
-    Whole numbers may be labels, tokens or a mask: in the first they are 0 and 1, each example's own beginning with a 1
-    where it has several; in the second, for labels of one class, they are all 0.
+    Whole numbers may be labels, tokens, lengths or a mask: in the first they are 0 and 1, each example's own beginning
+    with a 1 where it has several; then all are 1, for lengths; then all are 0, for labels of one class.
 
     >>> x, y = next(made_up((torch.empty(0, 3), torch.empty(0, dtype=torch.long))))
     >>> x.shape, y
@@ -71,7 +72,12 @@ def made_up(batch: Batch) -> Iterator[Batch]:
 
     first = change(batch, mixed)
     yield first
-    yield change(first, lambda part: part if part.is_floating_point() else torch.zeros_like(part))
+    for number in (1, 0):
+        yield change(first, partial(_all, number=number))
+
+
+def _all(part: Tensor, number: int) -> Tensor:
+    return part if part.is_floating_point() else torch.full_like(part, number)
 
 
 class Witness:
@@ -162,16 +168,24 @@ def _near(one: Tensor, other: Tensor, size: float, power: float) -> bool:
 
 
 @contextmanager
+def own_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
+    """Inside, torch's generators start from `seed`; afterwards they stand where they stood."""
+    accelerated = device.type != "cpu"
+    kind = device.type if accelerated else "cuda"
+    with torch.random.fork_rng([device] if accelerated else [], device_type=kind):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
 def without_dropout(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Switch dropout off while the block runs, and put torch's generators back to where they were."""
     layers = [m for m in model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
     rates = [layer.dropout for layer in layers]
-    accelerated = device.type != "cpu"
-    kind = device.type if accelerated else "cuda"
     try:
         for layer in layers:
             layer.dropout = 0.0
-        with torch.random.fork_rng([device] if accelerated else [], device_type=kind), _NoDropout():
+        with own_randomness(device), _NoDropout():
             yield
     finally:
         for layer, rate in zip(layers, rates, strict=True):

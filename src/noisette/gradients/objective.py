@@ -70,7 +70,12 @@ class Aim(nn.Module):
                 hint="leave the mean over the batch out; for a model that computes its own loss take "
                 "noisette.objectives.own_loss, or alone(objective)",
             )
-        return [Seen(loss, loss.detach().reshape(1)) for loss in losses]
+        return [self._seen(loss) for loss in losses]
+
+    def _seen(self, loss: Tensor, *others: Tensor) -> Seen:
+        """All numbers in the precision of the model, whatever that of targets is."""
+        dtype = next(self.model.parameters()).dtype
+        return Seen(loss, torch.cat([part.detach().reshape(-1).to(dtype) for part in (loss, *others)]))
 
 
 class OneByOne(Aim):
@@ -79,7 +84,7 @@ class OneByOne(Aim):
     def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
         """Every example, alone."""
         losses = [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
-        return [Seen(loss, loss.detach().reshape(1)) for loss in losses]
+        return [self._seen(loss) for loss in losses]
 
 
 class Supervised(Aim):
@@ -121,8 +126,7 @@ class Supervised(Aim):
         for i in range(count):
             one = slice(i, i + 1)
             loss = self.loss(rows(outputs, one), rows(batch, one))
-            numbers = [loss, *(part[i].flatten() for part in parts)]
-            found.append(Seen(loss, torch.cat([part.detach().reshape(-1).to(loss.dtype) for part in numbers])))
+            found.append(self._seen(loss, *(part[i] for part in parts)))
         return found
 
 

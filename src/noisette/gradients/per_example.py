@@ -158,13 +158,17 @@ class Gradients:
         >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
         """
         self._check(batch)
-        first, last = made_up(batch)
+        *others, last = made_up(batch)
         with torch.enable_grad(), without_dropout(self.model, self.device):
-            try:
-                self._fast = self._confirmed(first)
-            except NoisetteError:
-                raise
-            except Exception:  # noqa: BLE001 - there may be one class or token only
+            for made in others:
+                try:
+                    self._fast = self._confirmed(made)
+                    break
+                except NoisetteError:
+                    raise
+                except Exception:  # noqa: BLE001 - these may be no labels, tokens or lengths; others may
+                    continue
+            else:
                 self._fast = self._confirmed(last)
         self._trusted = self._modes()
 

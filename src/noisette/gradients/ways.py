@@ -13,7 +13,7 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from noisette.batch import Batch, mapped_over, rows, size
+from noisette.batch import Batch, change, mapped_over, rows, size
 from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim
@@ -66,7 +66,9 @@ class Loop:
             state = copies_of(self._aim.model)
             copies = [state[name] for name in self._layout.names]
             with torch.enable_grad(), self._calls.one(thorough=True) as call:
-                loss = self._aim.with_state(state, call.admit(rows(batch, slice(i, i + 1))))
+                # a copy: a view leads to the memory of all examples
+                one = change(rows(batch, slice(i, i + 1)), Tensor.clone)
+                loss = self._aim.with_state(state, call.admit(one))
                 found = torch.autograd.grad(loss, copies, allow_unused=True)
             fill(self._layout.parts(out[i]), found)
 
@@ -77,7 +79,7 @@ def fill(parts: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
         if value is None:
             part.zero_()
         else:
-            part.copy_(value)
+            part.copy_(value.to_dense() if value.is_sparse else value)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from noisette.account import Ledger
@@ -71,7 +72,9 @@ def make_private(
         _ = one.noise.known_scale
     processes = Processes.current()
     expected = max(one.rate for one in mechanisms) / processes.size
-    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed)
+    double = gradients.parameters[0].dtype == torch.float64
+    dtype = torch.float64 if double else torch.get_default_dtype()
+    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     gradients.check(examples.like())
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
@@ -101,11 +104,13 @@ def _examples(
     chunk: int,
     rate: float,
     seed: int | None,
+    dtype: torch.dtype,
 ) -> Examples:
     """The examples of `data`; at a sampling `rate`, one batch of them is read ahead."""
-    batch = in_memory(data)
+    batch = in_memory(data, dtype)
     if batch is None:
-        return Read(data, collate_fn, workers=workers, piece=chunk, expected=rate * len(data), seed=seed)
+        expected = rate * len(data)
+        return Read(data, collate_fn, workers=workers, piece=chunk, expected=expected, seed=seed, dtype=dtype)
     if collate_fn is not None or workers:
         raise InvalidInput(
             "the data is in memory, where nothing is read or collated.",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from noisette.batch import Batch, as_batch, change, rows, size
 from noisette.errors import InvalidInput
@@ -82,8 +82,10 @@ class Held(Examples):
             yield draw, ((np.arange(len(draw.index)), part) for part in found)
 
 
-def in_memory(data: Any) -> Batch | None:
+def in_memory(data: Any, dtype: torch.dtype | None = None) -> Batch | None:
     """What a user calls data as a batch of all its examples; None for a data set whose examples have to be read.
+
+    Numbers that are no tensors become tensors of type `dtype`.
 
     >>> in_memory(TensorDataset(torch.ones(3, 2), torch.ones(3)))[0].shape
     torch.Size([3, 2])
@@ -99,7 +101,11 @@ def in_memory(data: Any) -> Batch | None:
         )
     if type(data) is TensorDataset:
         data = data.tensors
-    return None if _is_read(data) else as_batch(data)
+    if data is None or (isinstance(data, Dataset) and not hasattr(data, "__len__")):
+        raise InvalidInput(
+            f"{type(data).__name__} is no data set.", hint="give tensors, or a Dataset with __len__ and __getitem__"
+        )
+    return None if _is_read(data) else as_batch(data, dtype)
 
 
 def count(data: Any) -> int:
@@ -119,5 +125,5 @@ def _is_read(data: Any) -> bool:
     """Whether examples are read one by one: those of a Dataset, or of a list of examples."""
     if isinstance(data, list):
         return bool(data) and isinstance(data[0], tuple | Mapping)
-    plain = isinstance(data, torch.Tensor | np.ndarray | tuple | Mapping)
+    plain = isinstance(data, tuple | Mapping) or hasattr(data, "__array__")
     return not plain and hasattr(data, "__getitem__") and hasattr(data, "__len__")

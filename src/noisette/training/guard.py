@@ -36,7 +36,7 @@ class Guard:
                 raise InvalidInput(
                     "backward() has put a raw gradient into a parameter of a private run.",
                     hint="leave backward() out: every turn of the loop sets the gradients; to look at a loss, "
-                    "use torch.no_grad()",
+                    "use torch.no_grad(); to use the model for something else, call close() of the run first",
                 )
 
         for parameter in self._parameters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,15 +17,14 @@ from noisette.denoise import Denoiser, State
 from noisette.door import release
 from noisette.errors import BudgetSpent, MechanismMismatch
 from noisette.generator import Generator
-from noisette.gradients import Gradients
+from noisette.gradients import Gradients, own_randomness
 from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
 from noisette.private import Private, Released
 from noisette.spec import canonical
 from noisette.training.examples import Draw, Examples, Index, Part
 from noisette.training.guard import Guard
 from noisette.training.lookahead import ahead, flat
-from noisette.training.sampler import PoissonSampler
-from noisette.training.share import Share
+from noisette.training.share import Share, draws
 
 __all__ = ["PrivateRun"]
 
@@ -54,10 +54,13 @@ class PrivateRun:
         self.mechanisms, self.denoiser, self.processes = mechanisms, denoiser, share.processes
         self._gradients, self._examples, self._share = gradients, examples, share
         self._stream: Iterator[tuple[Draw, Iterator[Part]]] | None = None
+        self._lock, self._begun = threading.Lock(), False
         self._ledgers = tuple(ledgers)
         secret = None if seed is not None else self.processes.from_first(os.urandom(32))
         self._noise = Generator(seed, purpose="noise", secret=secret)
         self._sampling = Generator(seed, purpose="sampling", secret=secret)
+        # dropout, and what a data set draws: each process its own, or examples of two would share theirs
+        self._dropout = Generator(seed, purpose=f"dropout {self.processes.number}", secret=secret)
         self._previous: Tensor | None = None
         self.state: State = denoiser.init(mechanisms[0].noise, gradients.dim)
         self._unused = [0] * len(mechanisms)
@@ -115,27 +118,37 @@ class PrivateRun:
 
     def step(self) -> Released:
         """One private step: ``grad`` of every trainable parameter is set, and the denoised release returned."""
-        which = next((i for i in range(len(self.mechanisms)) if self._left(i)), None)
-        if which is None:
-            raise BudgetSpent(
-                f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
-            )
-        self._guard.check_used()
-        try:
-            denoised = self._taken(which)
-        except BaseException:
-            self._stream = None  # what was read ahead is for other steps than those that are left
-            raise
-        self.updates += 1
-        self._guard.written()
-        self._guard.on = self.left > 0  # afterwards the model is the user's
-        if not self.left:
-            self._stream = None  # lets processes that read go
-        return denoised
+        with self._lock:
+            which = next((i for i in range(len(self.mechanisms)) if self._left(i)), None)
+            if which is None:
+                raise BudgetSpent(
+                    f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
+                )
+            self._guard.check_used()
+            self._begun = True
+            try:
+                denoised = self._taken(which)
+            except BaseException:
+                self._stream = None  # what was read ahead is for other steps than those that are left
+                raise
+            self.updates += 1
+            self._guard.written()
+            if not self.left:
+                self.close()
+            return denoised
+
+    def close(self) -> None:
+        """Let the processes that read go, and the model be used as any other; after the last step it is done already.
+
+        The next step begins anew.
+        """
+        self._stream, self._guard.on = None, False
 
     def _taken(self, which: int) -> Released:
-        mechanism = self.mechanisms[which]
-        with ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
+        mechanism, self._guard.on = self.mechanisms[which], True
+        # from a secret: under a seed that others know, one example more would change what all others draw
+        fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
+        with fresh, ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
@@ -166,7 +179,8 @@ class PrivateRun:
     def _private_sum(self, mechanism: Mechanism) -> Private:
         """The sum over a whole batch, which is drawn alike on every process; each reads and encodes its share of it."""
         if self._stream is None:
-            self._stream = self._examples.stream(self._draws())
+            left = [self._left(which) for which in range(len(self.mechanisms))]
+            self._stream = self._examples.stream(draws(self.mechanisms, left, self._share, self._sampling))
         found = next(self._stream, None)
         if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
@@ -184,19 +198,6 @@ class PrivateRun:
             groups = torch.from_numpy(np.concatenate([group for group, _ in kept])).to(self._gradients.device)
             total += encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
         return self.processes.total(total)
-
-    def _draws(self) -> Iterator[Draw]:
-        """This process's share of a batch for every step that is left, each drawn when it is asked for."""
-        for which, mechanism in enumerate(self.mechanisms):
-            sampler = PoissonSampler(self._share.examples, mechanism.rate, self._sampling)
-            members = mechanism.encoder.micro_batch
-            groups = max(1, round(mechanism.rate * self._share.examples / members))
-            for _ in range(self._left(which)):
-                index = sampler.draw()
-                if members == 1:
-                    yield Draw(which, self._share.of(index))
-                else:
-                    yield Draw(which, *self._share.of_groups(index, sampler.groups(len(index), groups)))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -239,6 +240,11 @@ class PrivateRun:
                 hint="resume with the mechanism that the run was started with",
             )
         self._check_books(state["ledgers"], state["paid"])
+        if self._begun and not self._ledgers:
+            raise MechanismMismatch(
+                "this run has taken steps that no ledger counts, and the checkpoint may not know of them.",
+                hint="load it into a new run, or give the run a ledger",
+            )
         if state["denoiser"] != canonical(self.denoiser):
             raise MechanismMismatch(
                 f"the checkpoint belongs to the denoiser {state['denoiser']}, this run has {self.denoiser!r}.",

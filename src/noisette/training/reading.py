@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from noisette.batch import Batch, as_batch, joined, kind, size
+from noisette.batch import Batch, Packed, as_batch, change, joined, kind, packed, size, unpacked
 from noisette.errors import InvalidInput, NoisetteError, Unreadable
 from noisette.training.examples import Draw, Examples, Index, Part
 
@@ -26,21 +27,31 @@ class Read(Examples):
 
     Each example is read and collated by itself, as a batch of one, so that it cannot be padded, mixed or dropped
     because of others; examples that come out in one shape are then joined. About one batch of `expected` examples is
-    read ahead. Workers hold no key of any generator; `seed` decides what they draw to change pictures with.
+    read ahead. Workers hold no key of any generator; `seed` decides what they draw to change pictures with. Numbers
+    that are no tensors become tensors of type `dtype`.
 
-    >>> read = Read([(torch.ones(2), 0), (torch.zeros(2), 1)], None, workers=0, piece=8, expected=2, seed=0)
+    >>> read = Read([([1.0, 1.0], 0), ([0.0, 0.0], 1)], None, workers=0, piece=8, expected=2)
     >>> len(read), read.some(np.array([1]))
-    (2, [[tensor([[0., 0.]]), tensor([1])]])
+    (2, [(tensor([[0., 0.]]), tensor([1]))])
     """
 
     def __init__(
-        self, dataset: Any, collate_fn: Collate | None, *, workers: int, piece: int, expected: float, seed: int | None
+        self,
+        dataset: Any,
+        collate_fn: Collate | None,
+        *,
+        workers: int,
+        piece: int,
+        expected: float,
+        seed: int | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        self._dataset, self._count = _Counted(_with_numbers(dataset), len(dataset)), len(dataset)
-        self._collate = _OneByOne(collate_fn or default_collate)
+        self._count = len(dataset)
+        self._dataset = _OneByOne(_with_numbers(dataset), self._count, collate_fn, dtype)
         self._workers, self._piece = workers, piece
         self._ahead = max(1, -(-int(expected) // (piece * max(1, workers))))
-        self._seed = int.from_bytes(os.urandom(7), "big") if seed is None else seed
+        # every stream of batches draws its own seed for workers from this one
+        self._seeds = torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big") if seed is None else seed)
 
     def __len__(self) -> int:
         return self._count
@@ -52,23 +63,18 @@ class Read(Examples):
         return self.some(np.zeros(1, dtype=np.int64))[0]
 
     def some(self, index: Index) -> list[Batch]:
-        """The examples at `index`, read by this process."""
-        return [batch for _, batch in _checked(self._collate(self._dataset.__getitems__(index.tolist())))]
+        """The examples at `index`.
+
+        Where there are workers, one reads them: a data set that opens a file when it is first read would else hand
+        the open file on to all of them, and they would move about in it together.
+        """
+        arriving = self._arriving([index.tolist()], min(1, self._workers))
+        return [batch for _, batch in _next(arriving) or []]
 
     def stream(self, draws: Iterator[Draw]) -> Iterator[tuple[Draw, Iterator[Part]]]:
         """Every draw with its examples; one batch is read ahead where there are workers."""
         drawn: deque[tuple[Draw, int]] = deque()
-        ours = _Pieces(draws, drawn, self._piece)
-        loader = DataLoader(
-            self._dataset,
-            batch_sampler=ours,
-            collate_fn=self._collate,
-            num_workers=self._workers,
-            prefetch_factor=self._ahead if self._workers else None,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator().manual_seed(self._seed),
-        )
-        arriving = _started(loader)
+        arriving = self._arriving(_Pieces(draws, drawn, self._piece), self._workers)
         waiting: deque[list[Part]] = deque()
         while True:
             if not drawn and (piece := _next(arriving)) is not None:
@@ -77,6 +83,28 @@ class Read(Examples):
                 return
             draw, count = drawn.popleft()
             yield draw, self._parts(count, waiting, arriving)
+
+    def _arriving(self, pieces: Iterable[list[int]], workers: int) -> Iterator[Any]:
+        """Starts to read pieces. A worker that dies shows when its piece is asked for, and not in the middle of a step.
+
+        torch would raise its error from a signal handler, wherever this process is: between a payment and its release,
+        or in a model, where it looks like an error of the model.
+        """
+        loader = DataLoader(
+            self._dataset,
+            batch_sampler=pieces,
+            collate_fn=_grouped,
+            num_workers=workers,
+            prefetch_factor=self._ahead if workers else None,
+            pin_memory=torch.cuda.is_available(),
+            generator=self._seeds,
+        )
+        arriving: Any = iter(loader)
+        if getattr(arriving, "_worker_pids_set", False):
+            torch._C._remove_worker_pids(id(arriving))
+            arriving._worker_pids_set = False
+        found: Iterator[Any] = arriving
+        return found
 
     def _parts(self, count: int, waiting: deque[list[Part]], arriving: Iterator[Any]) -> Iterator[Part]:
         for number in range(count):
@@ -108,82 +136,57 @@ class _Failed:
     hint: str
 
 
-class _Counted(Dataset[Any]):
-    """A data set that tells which example could not be read, and that its length is what it was."""
+class _OneByOne(Dataset[Any]):
+    """Examples as batches of one, each read, collated and copied before the next; or why one cannot be had."""
 
-    def __init__(self, dataset: Any, count: int) -> None:
-        self._dataset, self._count = dataset, count
+    def __init__(self, dataset: Any, count: int, collate_fn: Collate | None, dtype: torch.dtype) -> None:
+        self._dataset, self._count, self._collate_fn, self._dtype = dataset, count, collate_fn, dtype
 
-    def __getitem__(self, number: int) -> Any:
-        return self.__getitems__([number])[0]
-
-    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Examples with their numbers, or why they cannot be had."""
+    def __getitem__(self, number: int) -> Batch | _Failed:
+        # not through a __getitems__ of its own, which would see all examples of a draw, and might pad to the longest
         if len(self._dataset) != self._count:
-            sentence = f"the data set had {self._count} examples and has {len(self._dataset)} now."
-            return [_Failed(sentence, "the sampling rate is planned for one number: keep it, or start a new run")]
-        # not by a __getitems__ of its own, which would see all examples that were drawn, and might pad to the longest
-        return [(number, self._one(number)) for number in numbers]
-
-    def _one(self, number: int) -> Any:
+            return _Failed(
+                f"the data set had {self._count} examples and has {len(self._dataset)} now.",
+                "the sampling rate is planned for one number: keep it, or start a new run",
+            )
         try:
-            return self._dataset[number]
+            example = self._dataset[number]
         except Exception as error:  # noqa: BLE001 - whatever a data set of the user's raises
             return _Failed(f"example {number} cannot be read ({type(error).__name__}).", "mend it, or leave it out")
-
-
-@dataclass(frozen=True)
-class _OneByOne:
-    """Makes batches of examples that were collated each by itself, with their positions: one for every shape."""
-
-    collate_fn: Collate
-
-    def __call__(self, examples: list[Any]) -> list[Part] | _Failed:
-        shapes: dict[Any, list[tuple[int, Batch]]] = {}
-        for position, example in enumerate(examples):
-            batch = example if isinstance(example, _Failed) else self._collated(*example)
-            if isinstance(batch, _Failed):
-                return batch
-            shapes.setdefault(kind(batch), []).append((position, batch))
-        groups = [tuple(zip(*found, strict=True)) for found in shapes.values()]
-        return [(np.array(positions, dtype=np.int64), joined(batches)) for positions, batches in groups]
-
-    def _collated(self, number: int, example: Any) -> Batch | _Failed:
-        if isinstance(example, _Failed):
-            return example
         try:
-            batch = as_batch(self.collate_fn([example]))
-            count = size(batch)
+            batch = self._collated(example)
         except NoisetteError as error:
             return _Failed(error.sentence, error.hint)
         except Exception as error:  # noqa: BLE001 - whatever a function of the user's raises
             return _Failed(f"collate_fn fails on example {number} ({type(error).__name__}).", "it gets a list of one")
+        try:
+            count = size(batch)
+        except NoisetteError:  # whose sentence tells lengths
+            count = -1
         if count != 1:
             return _Failed(
-                f"collate_fn makes {count} examples of one.",
+                f"what collate_fn makes of example {number} is not one row of each part.",
                 "let it keep every example, once: it is given a list of one at a time",
             )
         return batch
 
-
-def _started(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Starts to read. A worker that dies shows when its piece is asked for, and not in the middle of a step.
-
-    torch would raise its error from a signal handler, wherever this process is: between a payment and its release, or
-    in a model, where it looks like an error of the model.
-    """
-    arriving: Any = iter(loader)
-    if getattr(arriving, "_worker_pids_set", False):
-        torch._C._remove_worker_pids(id(arriving))
-        arriving._worker_pids_set = False
-    found: Iterator[Any] = arriving
-    return found
+    def _collated(self, example: Any) -> Batch:
+        if self._collate_fn is None:
+            return change(as_batch(example, self._dtype, one=True), lambda part: part[None].clone())
+        # a copy, since the function may use its memory again
+        return change(as_batch(self._collate_fn([example]), self._dtype), Tensor.clone)
 
 
-def _checked(found: list[Part] | _Failed) -> list[Part]:
-    if isinstance(found, _Failed):
-        raise Unreadable(found.sentence, hint=found.hint)
-    return found
+def _grouped(examples: Sequence[Batch | _Failed]) -> tuple[list[Index], Packed] | _Failed:
+    """Batches of all examples that have one shape, with their positions."""
+    shapes: dict[Any, list[tuple[int, Batch]]] = {}
+    for position, example in enumerate(examples):
+        if isinstance(example, _Failed):
+            return example
+        shapes.setdefault(kind(example), []).append((position, example))
+    groups = [tuple(zip(*found, strict=True)) for found in shapes.values()]
+    positions = [np.array(numbers, dtype=np.int64) for numbers, _ in groups]
+    return positions, packed([joined(batches) for _, batches in groups])
 
 
 def _next(arriving: Iterator[Any]) -> list[Part] | None:
@@ -195,7 +198,9 @@ def _next(arriving: Iterator[Any]) -> list[Part] | None:
             "a process that reads examples died.",
             hint="nothing was released or paid for this batch: give it more memory or fewer workers, and go on",
         ) from error
-    return None if found is None else _checked(found)
+    if isinstance(found, _Failed):
+        raise Unreadable(found.sentence, hint=found.hint)
+    return None if found is None else list(zip(found[0], unpacked(found[1]), strict=True))
 
 
 def _with_numbers(dataset: Any) -> Any:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from noisette.batch import tensors
 from noisette.errors import InvalidInput
-from noisette.training.examples import Examples, Held, Index
+from noisette.generator import Generator
+from noisette.mechanism import Mechanisms
+from noisette.training.examples import Draw, Examples, Held, Index
 from noisette.training.processes import Processes, digest_of
+from noisette.training.sampler import PoissonSampler
 
-__all__ = ["Share"]
+__all__ = ["Share", "draws"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,20 @@ class Share:
         """This process's part where examples go in `groups`, which are not cut; every process holds all examples."""
         mine = groups % self.processes.size == self.processes.number
         return index[mine], groups[mine]
+
+
+def draws(mechanisms: Mechanisms, left: Sequence[int], share: Share, sampling: Generator) -> Iterator[Draw]:
+    """A process's share of a batch for each of the steps that are `left` of every mechanism, drawn when asked for."""
+    for which, (mechanism, steps) in enumerate(zip(mechanisms, left, strict=True)):
+        sampler = PoissonSampler(share.examples, mechanism.rate, sampling)
+        members = mechanism.encoder.micro_batch
+        groups = max(1, round(mechanism.rate * share.examples / members))
+        for _ in range(steps):
+            index = sampler.draw()
+            if members == 1:
+                yield Draw(which, share.of(index))
+            else:
+                yield Draw(which, *share.of_groups(index, sampler.groups(len(index), groups)))
 
 
 def _digest(examples: Examples) -> int:
