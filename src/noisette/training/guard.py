@@ -47,6 +47,10 @@ class Guard:
         self._written += 1
         self._sums = self._places() if self._written <= _FIRST and self._something() else []
 
+    def rest(self) -> None:
+        """The model may be used for anything, until private gradients are written again."""
+        self.on, self._sums = False, []
+
     def check_used(self) -> None:
         """Raise where the gradients that were written last are gone, and the parameters are where they were."""
         if self._sums and not self._something() and self._sums == self._places():

@@ -142,7 +142,8 @@ class PrivateRun:
 
         The next step begins anew.
         """
-        self._stream, self._guard.on = None, False
+        self._stream = None
+        self._guard.rest()
 
     def _taken(self, which: int) -> Released:
         mechanism, self._guard.on = self.mechanisms[which], True
