@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from noisette.cli.figures import importable
 from torch import Tensor
 
 from noisette import data as datasets
@@ -15,6 +14,7 @@ from noisette import parse
 from noisette.features import Features
 from noisette.recipes import Assembly, Recipe, Seen, start
 from noisette.recipes.assembly import model_of
+from tests.experiments.conftest import importable
 from tests.training.tiny import flat, recipe
 
 ROOT = Path(__file__).parents[2]
