@@ -30,7 +30,7 @@ def as_batch(data: Any) -> Batch:
     for path, leaf in tree_flatten_with_path(found)[0]:
         if not isinstance(leaf, Tensor) and leaf is not None:
             raise InvalidInput(
-                f"examples{keystr(path)} of type {type(leaf).__name__} are no numbers in rows of one shape.",
+                f"examples{keystr(path)} of type {type(leaf).__name__} are not numbers in rows of one shape.",
                 hint="give tensors, arrays or lists with one row for each example, and leave the rest out",
             )
     return found
