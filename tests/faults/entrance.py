@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import Generator, Released
+from noisette import Released
 from noisette.gradients import objective
 from noisette.training import PrivateRun, reading
 from tests.faults.table import by, fault
@@ -29,6 +29,19 @@ def collated_together(patch: pytest.MonkeyPatch) -> None:
         return [(np.arange(len(examples)), batch)]
 
     patch.setattr(reading._OneByOne, "__call__", together)
+
+
+@fault("examples read together", by(test_reading.test_a_data_set_is_asked_for_one_example_at_a_time))
+def read_together(patch: pytest.MonkeyPatch) -> None:
+    def together(self: Any, numbers: list[int]) -> list[Any]:
+        return list(zip(numbers, self._dataset.__getitems__(numbers), strict=True))
+
+    honest = reading._Counted.__getitems__
+    patch.setattr(
+        reading._Counted,
+        "__getitems__",
+        lambda self, numbers: (together if hasattr(self._dataset, "__getitems__") else honest)(self, numbers),
+    )
 
 
 @fault(
@@ -96,11 +109,6 @@ def paid_first(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(PrivateRun, "_taken", early)
     patch.setattr(PrivateRun, "_pay", lambda self, which: None)
-
-
-@fault("keys left in a forked process", by(test_reading.test_workers_have_no_key_of_any_generator))
-def keys_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Generator, "_lose", lambda self: None)
 
 
 @fault(

@@ -150,6 +150,23 @@ def test_no_example_is_padded_because_of_another(
     torch.testing.assert_close(sums[0], expected)
 
 
+class Padding(Words):
+    """Pads to the longest that it is asked for at once, as the transforms of Hugging Face do."""
+
+    def __getitems__(self, numbers: list[int]) -> list[dict[str, Tensor]]:
+        found = padded([self[number] for number in numbers])
+        return [{name: part[i] for name, part in found.items()} for i in range(len(numbers))]
+
+
+def test_a_data_set_is_asked_for_one_example_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = watched(monkeypatch)
+    mechanism = Mechanism(L2(radius=1e6), Gaussian(scale=1.0), rate=1.0, steps=1)
+    for data in Words(), Padding():
+        torch.manual_seed(0)
+        make_private(MeanOfWords().double(), by_words, data, mechanism).step()
+    torch.testing.assert_close(sums[1], sums[0])
+
+
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The private sums of all steps from now on."""
     sums: list[Tensor] = []
@@ -416,6 +433,18 @@ def test_a_hugging_face_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
         list(make_private(MeanOfWords().double(), by_words, source, mechanism, workers=workers, seed=1))
     for again in sums[2:4], sums[4:6], sums[6:]:
         torch.testing.assert_close(torch.stack(again), torch.stack(sums[:2]))
+    lengths: list[int] = []
+
+    def padding(batch: dict[str, list[Any]]) -> dict[str, Any]:
+        lengths.append(len(batch["tokens"]))
+        longest = max(map(len, batch["tokens"]))
+        tokens = [row + [0] * (longest - len(row)) for row in batch["tokens"]]
+        return {"tokens": torch.tensor(tokens), "labels": torch.tensor(batch["labels"])}
+
+    torch.manual_seed(0)
+    list(make_private(MeanOfWords().double(), by_words, data.with_transform(padding), mechanism, seed=1))
+    assert set(lengths) == {1}
+    torch.testing.assert_close(torch.stack(sums[8:]), torch.stack(sums[:2]))
     with_text = data.add_column("text", ["secret"] * len(data))
     with refused(Unreadable, match=r"examples\['text'\]") as caught:
         make_private(MeanOfWords().double(), by_words, with_text, mechanism)

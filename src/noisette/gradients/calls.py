@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._functorch.autograd_function import custom_function_call
-from torch.overrides import TorchFunctionMode
 
 from noisette.batch import Batch, tensors
 from noisette.errors import InvalidInput
+from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Held, Holdings, same
 
 __all__ = ["Call", "Calls", "Unfit"]
@@ -70,7 +70,7 @@ class Calls:
         return found.leaves
 
 
-class Call(TorchFunctionMode):
+class Call(Functions):
     """One call, which knows the tensors that it has made of its own examples."""
 
     def __init__(self) -> None:
@@ -96,14 +96,8 @@ class Call(TorchFunctionMode):
         # made anew in every call, as weight_norm does; not from examples, or it would be marked
         return not same(before.tensor, after.tensor)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = kwargs or {}
+    def called(self, func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """The function itself, unless it uses what another call has left; what it makes of examples is marked."""
         if torch._C._len_torch_dispatch_stack() > self._modes and torch._C._are_functorch_transforms_active():
             raise Unfit("a dispatch mode of the model's own would see a batch")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:

@@ -6,7 +6,7 @@ something else with a batch would then be trained as something that nobody wrote
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.gradients.functions import Functions
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
 from noisette.gradients.ways import Way, copies_of, fill
@@ -178,17 +178,11 @@ def without_dropout(model: nn.Module, device: torch.device) -> Iterator[None]:
             layer.dropout = rate
 
 
-class _NoDropout(TorchFunctionMode):
+class _NoDropout(Functions):
     """Dropout, as a module or as a function, does nothing."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = dict(kwargs or {})
+    def called(self, func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """The function itself, unless it is dropout."""
         if func in _DROPOUTS:
             return args[0] if args else given["input"]
         if "dropout_p" in given:

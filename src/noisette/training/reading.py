@@ -24,9 +24,9 @@ Collate = Callable[[list[Any]], Any]
 class Read(Examples):
     """The examples of a map-style Dataset, read by `workers` processes, `piece` examples at a time.
 
-    Each example is collated by itself, as a batch of one, so that it cannot be padded, mixed or dropped because of
-    others; examples that come out in one shape are then joined. About one batch of `expected` examples is read ahead.
-    Workers hold no key of any generator; `seed` decides what they draw to change pictures with.
+    Each example is read and collated by itself, as a batch of one, so that it cannot be padded, mixed or dropped
+    because of others; examples that come out in one shape are then joined. About one batch of `expected` examples is
+    read ahead. Workers hold no key of any generator; `seed` decides what they draw to change pictures with.
 
     >>> read = Read([(torch.ones(2), 0), (torch.zeros(2), 1)], None, workers=0, piece=8, expected=2, seed=0)
     >>> len(read), read.some(np.array([1]))
@@ -122,14 +122,8 @@ class _Counted(Dataset[Any]):
         if len(self._dataset) != self._count:
             sentence = f"the data set had {self._count} examples and has {len(self._dataset)} now."
             return [_Failed(sentence, "the sampling rate is planned for one number: keep it, or start a new run")]
-        many = getattr(self._dataset, "__getitems__", None)
-        try:
-            found = list(many(numbers)) if many is not None else []
-        except Exception:  # noqa: BLE001 - which of them it was shows below
-            found = []
-        if len(found) != len(numbers):
-            found = [self._one(number) for number in numbers]
-        return list(zip(numbers, found, strict=True))
+        # not by a __getitems__ of its own, which would see all examples that were drawn, and might pad to the longest
+        return [(number, self._one(number)) for number in numbers]
 
     def _one(self, number: int) -> Any:
         try:
