@@ -208,7 +208,7 @@ def fails(rows: list[Any]) -> Any:
         (twice, "makes 2 examples of one"),
         (none, "makes 0 examples of one"),
         (uneven, "2 rows and .* 1, which do not fit"),
-        (text, "no numbers"),
+        (text, "not numbers"),
         (fails, r"collate_fn fails on example 0 \(KeyError\)"),
     ],
 )
