@@ -104,13 +104,13 @@ def test_arrays(tmp_path: Path) -> None:
     huge = whole.replace(b"(10, 10), ", b"(10**9,), ").replace(b"(10, 10)", b"(99999999,)"[:8])
     for data in (b"", b"abc", whole[:-1], whole[:40], whole.replace(b"'<f8'", b"'<c8'"), huge, b"PK\3\4"):
         path.write_bytes(data)
-        with refused(InvalidInput, match="is no array of numbers"):
+        with refused(InvalidInput, match="is not an array of numbers"):
             files.array(path)
     for other in (np.array(["a"]), np.array([1j]), np.zeros(2, [("a", "f8")])):
         np.save(path, other)
-        with refused(InvalidInput, match="is no array of numbers"):
+        with refused(InvalidInput, match="is not an array of numbers"):
             files.array(path)
-    with refused(InvalidInput, match="is no array of numbers"):
+    with refused(InvalidInput, match="is not an array of numbers"):
         files.array(tmp_path / "none.npy")
 
 

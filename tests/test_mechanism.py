@@ -181,7 +181,7 @@ def test_guarantee() -> None:
     both = estimate.stamped("unsafe").stamped("reproducible", "unsafe")
     assert both.stamps == ("estimate", "reproducible", "unsafe")
     assert "estimate; reproducible: not for release; unsafe: private metrics" in str(both)
-    with refused(InvalidInput, match="'secret' is no stamp"):
+    with refused(InvalidInput, match="'secret' is not a stamp"):
         bound.stamped("secret")
     assert bound.to_dict()["mechanism_hash"] == PAPER.hash
     assert "add/remove" in bound.adjacency

@@ -47,7 +47,7 @@ def as_batch(data: Any, dtype: torch.dtype | None = None, *, one: bool = False) 
     for path, leaf in tree_flatten_with_path(found)[0]:
         if not isinstance(leaf, Tensor) and leaf is not None:
             raise InvalidInput(
-                f"examples{keystr(path)} of type {type(leaf).__name__} are no numbers in rows of one shape.",
+                f"examples{keystr(path)} of type {type(leaf).__name__} are not numbers in rows of one shape.",
                 hint=f"give a tensor or an array{'' if one else ' with one row for each example'}, or leave it out",
             )
     return found

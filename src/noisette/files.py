@@ -115,7 +115,7 @@ def raw(path: Path) -> bytes:
     """The bytes of a file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device has no end
-            raise InvalidInput(f"{path} is no file.", hint=_RUN)
+            raise InvalidInput(f"{path} is not a file.", hint=_RUN)
         return path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{path.parent} has no {path.name}.", hint=_RUN) from None
@@ -249,7 +249,7 @@ def array(path: Path) -> Tensor:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
             return torch.from_numpy(np.array(found, dtype=np.float32))
     except Exception:  # noqa: BLE001 - numpy parses the header as Python, with as many errors
-        raise InvalidInput(f"{path} is no array of numbers.", hint="write it with numpy.save") from None
+        raise InvalidInput(f"{path} is not an array of numbers.", hint="write it with numpy.save") from None
 
 
 _RUN = "give the folder of a run, like runs/digits-0001"

@@ -120,7 +120,7 @@ def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
     """
     given = set(stamps)
     if unknown := given - set(STAMPS):
-        raise InvalidInput(f"{unknown.pop()!r} is no stamp.", hint=f"stamps are {', '.join(STAMPS)}")
+        raise InvalidInput(f"{unknown.pop()!r} is not a stamp.", hint=f"stamps are {', '.join(STAMPS)}")
     return tuple(name for name in STAMPS if name in given)
 
 

@@ -194,7 +194,7 @@ def _bounded(value: Any, text: str) -> Any:
 def _number(node: ast.expr, text: str) -> Any:
     value = _value(node, text)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ParseError(f"{_short(text)} does arithmetic on something that is no number.", hint="use plain numbers")
+        raise ParseError(f"{_short(text)} does arithmetic on something that is not a number.", hint="use plain numbers")
     return value
 
 

@@ -116,5 +116,5 @@ def _bounds(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]
             hint="give rows (N, F) and one lower and one upper bound for each of F columns",
         )
     if not bool((lower < upper).all()) or not bool(torch.isfinite(upper - lower).all()):
-        raise InvalidInput("some bounds are no range.", hint="give finite bounds, the lower below the upper")
+        raise InvalidInput("some bounds are not a range.", hint="give finite bounds, the lower below the upper")
     return lower, upper

@@ -78,7 +78,7 @@ def test_stamps_of_a_run_stay_with_what_was_spent(path: Path) -> None:
         assert (book.stamps, book.guarantee(1e-5).stamps) == ((), ())
         book.spend(ONE, stamps=["unsafe", "reproducible"])
         book.spend(ONE)
-        with refused(InvalidInput, match="no stamp"):
+        with refused(InvalidInput, match="not a stamp"):
             book.spend(ONE, stamps=["harmless"])
     for record in (read_ledger(path), Ledger(path)):
         assert record.guarantee(1e-5) == guarantee(record.mechanisms(), 1e-5).stamped("reproducible", "unsafe")
@@ -122,7 +122,7 @@ def test_a_line_that_is_gone_moved_or_doubled_is_refused(path: Path) -> None:
             wrong.append([*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]])
     for case in wrong:
         path.write_bytes(b"".join(case))
-        with refused(LedgerError, match="edited or is damaged|is no ledger"), Ledger(path):
+        with refused(LedgerError, match="edited or is damaged|is not a ledger"), Ledger(path):
             pytest.fail("opened")
         with refused(LedgerError):
             read_ledger(path)

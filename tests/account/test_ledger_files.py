@@ -20,7 +20,7 @@ from tests.helpers import refused
 
 __all__ = ["path"]
 
-# -- what is no ledger -------------------------------------------------------------------------------------------------
+# -- what is not a ledger ----------------------------------------------------------------------------------------------
 
 FOREIGN = (
     b"", b"{", b"\n", b"\0", b'{"epsilon": 3.0, "delta": 1e-05}', b'{"epsilon": 3.0}\n{"epsilon": 4.0}\n', b"a,b\n1,2",
@@ -37,7 +37,7 @@ def test_a_file_that_is_no_ledger_is_never_touched(tmp_path: Path, content: byte
     for opened in (
         read_ledger, Ledger, lambda path: Ledger(path, data="d"), lambda path: Ledger(path, data="d", must_exist=True),
     ):  # fmt: skip
-        with refused(LedgerError, match="is no ledger" if content else "is empty"):
+        with refused(LedgerError, match="is not a ledger" if content else "is empty"):
             opened(path)
     after = path.stat()
     assert path.read_bytes() == content
@@ -87,9 +87,9 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, make: Callable[[Path
     path = tmp_path / "ledger.jsonl"
     make(path)
     for opened in (read_ledger, Ledger, lambda path: Ledger(path, data="demo")):
-        with refused(LedgerError, match="is no regular file"):
+        with refused(LedgerError, match="is not a regular file"):
             opened(path)
-    with refused(LedgerError, match="is no regular file"):
+    with refused(LedgerError, match="is not a regular file"):
         Ledger("/dev/null", data="demo")
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -128,7 +128,7 @@ def test_a_first_line_cut_short(path: Path) -> None:
     for cut in range(2, len(first) + 1):
         path.write_bytes(first[:-cut])
         for opened in (read_ledger, Ledger, lambda path: Ledger(path, data="demo")):
-            with refused(LedgerError, match="is no ledger|is empty"):
+            with refused(LedgerError, match="is not a ledger|is empty"):
                 opened(path)
         assert path.read_bytes() == first[:-cut]
     path.write_bytes(first[:-1])

@@ -68,7 +68,7 @@ def test_what_was_found(noisette: Command, source: Path, tmp_path: Path) -> None
     for name, data, command, sentence in (
         ("guarantee.json", b"{", "show", "guarantee.json is damaged: it is not JSON"),
         ("guarantee.json", b"[1]", "show", "guarantee.json is damaged: it is not a JSON object"),
-        ("guarantee.json", b"{}", "show", "guarantee.json is no guarantee"),
+        ("guarantee.json", b"{}", "show", "guarantee.json is not a guarantee"),
         ("metrics.jsonl", b"\xff", "show", "metrics.jsonl is damaged: it is not text in UTF-8"),
         ("metrics.jsonl", b"{}\n", "show", "updates is None"),
         ("settings.json", b"", "resume", "settings.json is damaged"),
@@ -104,5 +104,5 @@ def test_a_result_that_could_not_be_written_is_found_before_anything_is_paid(
     run = copied(source, tmp_path / "copy") / "tiny-0001"
     (run / "accuracy.png").mkdir()
     before = snapshot(run)
-    noisette("resume", run).assert_refused("accuracy.png is no file", "move it away")
+    noisette("resume", run).assert_refused("accuracy.png is not a file", "move it away")
     assert snapshot(run) == before

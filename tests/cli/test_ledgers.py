@@ -19,8 +19,8 @@ def test_accounting_for_a_file_that_is_no_ledger_leaves_it_alone(noisette: Comma
     path = tmp_path / "results.json"
     for content in ('{"accuracy": 0.93}', "", "x\n"):
         path.write_text(content)
-        noisette("account", "--ledger", path).assert_refused("is no ledger" if content else "is empty", "backup")
-        noisette(*SHORT, "--ledger", path).assert_refused("is no ledger" if content else "is empty", "backup")
+        noisette("account", "--ledger", path).assert_refused("is not a ledger" if content else "is empty", "backup")
+        noisette(*SHORT, "--ledger", path).assert_refused("is not a ledger" if content else "is empty", "backup")
         assert path.read_text() == content
     assert not (tmp_path / "runs").exists()
 
@@ -55,7 +55,7 @@ def test_a_run_says_so_too_and_goes_on(noisette: Command, tmp_path: Path) -> Non
 def test_what_keeps_nothing_is_refused(noisette: Command, tmp_path: Path, command: tuple[str, ...]) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in ("/dev/null", "fifo", "."):
-        noisette(*command, "--ledger", path).assert_refused("is no regular file", "path of a file")
+        noisette(*command, "--ledger", path).assert_refused("is not a regular file", "path of a file")
     (tmp_path / "file").write_text("")
     noisette(*command, "--ledger", "file/ledger.jsonl").assert_refused("not a directory")
     assert sorted(entry.name for entry in tmp_path.iterdir() if entry.name != "runs") == ["fifo", "file"]

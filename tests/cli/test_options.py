@@ -185,7 +185,7 @@ def test_many_values(
         (["train", "recipe.toml", "--runs", "recipe.toml"], "no folder can be made in recipe.toml", "--runs"),
         (["train", "recipe.toml", "--runs", "recipe.toml/runs"], "no folder can be made", "--runs"),
         (["train", "recipe.toml", "--device", "meta"], "torch cannot compute on 'meta'", "cpu"),
-        (["train", "recipe.toml", "--model-option", "seed=3"], "model_options are no options", "model_seed"),
+        (["train", "recipe.toml", "--model-option", "seed=3"], "model_options are not a table", "model_seed"),
         (["train", "recipe.toml", "--model-option", "classes=3"], "has no option 'classes'", ""),
         (["train", "recipe.toml", "--model", "mlp", "--model-option", "hidden=90000,90000"], "8,100,", "the most"),
         (["train", "recipe.toml", "--model", "mlp", "--model-option", "hidden=3,x"], "hidden is 'x'", "integer"),

@@ -61,7 +61,7 @@ def test_a_short_run_learns_and_promises(noisette: Command, tmp_path: Path) -> N
     with torch.no_grad():
         again = library.load(folder)(data.test_inputs).argmax(dim=1)
     assert again.tolist() == found["predictions"]
-    noisette("predict", folder, "none.npy").assert_refused("is no array")
+    noisette("predict", folder, "none.npy").assert_refused("is not an array")
     np.save(tmp_path / "wrong.npy", np.zeros((2, 1, 9, 9)))
     noisette("predict", folder, "wrong.npy").assert_refused("do not fit", "(N, ...)")
     noisette("resume", folder).assert_refused("all steps of this run are spent already", "noisette show")
@@ -270,4 +270,4 @@ def test_stamps_that_are_no_names_are_no_guarantee(noisette: Command, tmp_path: 
     """It ended in a traceback once."""
     for stamps in (3, "text", [3], None):
         (tmp_path / "guarantee.json").write_text(json.dumps({"epsilon": 1, "delta": 0.1, "kind": "", "stamps": stamps}))
-        noisette("show", tmp_path).assert_refused("is no guarantee", "backup")
+        noisette("show", tmp_path).assert_refused("is not a guarantee", "backup")

@@ -50,9 +50,9 @@ def test_no_row_has_a_say_in_the_scale_of_another() -> None:
     ("bounds", "message"),
     [
         ("age = [0, 120]\n", "'dose' has no bounds"),
-        ("age = [0, 120]\ndose = [0, 1]\nheight = [0, 3]\n", "'height', which is no column"),
-        ("age = [0, 120]\ndose = [1, 1]\n", "'dose' are no range"),
-        ("age = [0, 120, 5]\ndose = [0, 1]\n", "'age' are no range"),
+        ("age = [0, 120]\ndose = [0, 1]\nheight = [0, 3]\n", "'height', which is not a column"),
+        ("age = [0, 120]\ndose = [1, 1]\n", "'dose' are not a range"),
+        ("age = [0, 120, 5]\ndose = [0, 1]\n", "'age' are not a range"),
         ("age = [0, nan]\ndose = [0, 1]\n", "bound of 'age'"),
         ("age = 120\ndose = [0, 1]\n", "bounds of 'age'"),
         ("age = [0, \n", "is not TOML"),

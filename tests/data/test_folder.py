@@ -76,13 +76,13 @@ def test_images_that_do_not_fit_are_refused(images: Path, name: str, pixels: np.
 def test_damaged_images_are_refused(images: Path, content: bytes | None) -> None:
     path = images / "train" / "dog" / "a.png"
     path.write_bytes(path.read_bytes()[:-40] if content is None else content)
-    with pytest.raises(InvalidInput, match=r"a\.png is no image that can be read"):
+    with pytest.raises(InvalidInput, match=r"a\.png is not an image that can be read"):
         Dataset.from_folder(images)
 
 
 def test_other_formats_in_disguise_are_refused(images: Path) -> None:
     Image.fromarray(PIXELS).save(images / "train" / "dog" / "c.png", format="BMP")
-    with pytest.raises(InvalidInput, match="no image that can be read"):
+    with pytest.raises(InvalidInput, match="is not an image that can be read"):
         Dataset.from_folder(images)
 
 

@@ -171,7 +171,7 @@ def test_what_makes_no_sense_is_refused(text: str) -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    with refused(match="no images"):
+    with refused(match="not images"):
         Scattering(axes=2, count=4).learn((10,))
     with refused(match="too small"):
         Patches(axes=2, count=4).learn((3, 6, 6))

@@ -210,7 +210,7 @@ def fails(rows: list[Any]) -> Any:
         (twice, "is not one row of each part"),
         (none, "is not one row of each part"),
         (uneven, "is not one row of each part"),
-        (text, "no numbers"),
+        (text, "not numbers"),
         (fails, r"collate_fn fails on example 0 \(KeyError\)"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     state["model"] = {"other.weight": torch.zeros(3)}
     torch.save(state, tmp_path / "checkpoint.pt")
-    with refused(InvalidInput, match="no checkpoint of this model"):
+    with refused(InvalidInput, match="not a checkpoint of this model"):
         _resumed(tmp_path)
 
 
@@ -303,7 +303,7 @@ def test_a_missing_or_foreign_file_is_refused(tmp_path: Path) -> None:
     _stopped(tmp_path)
     for wrong in ({"weight": torch.zeros(2)}, [1, 2], torch.zeros(3)):
         torch.save(wrong, tmp_path / "checkpoint.pt")
-        with refused(InvalidInput, match="no checkpoint of this model"):
+        with refused(InvalidInput, match="not a checkpoint of this model"):
             _resumed(tmp_path)
 
 

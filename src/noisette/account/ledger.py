@@ -50,7 +50,7 @@ class Ledger(Record):
     A ledger belongs to some people, whom its owner names in `data`: the name is public and never derived from the data
     itself. `spend` returns only when the entry is on disk, so whatever is released has been paid. A last line that was
     cut short counts as the most that it can have paid; anything else that does not fit the chain is refused, and so is
-    a file that is no ledger, which is left as it is. While one process has a ledger open, no other can.
+    a file that is not a ledger, which is left as it is. While one process has a ledger open, no other can.
 
     >>> import tempfile
     >>> from noisette import L2, Gaussian
@@ -225,7 +225,7 @@ def _opened(path: Path, flags: int) -> int:
         ) from None
     except (OSError, ValueError) as error:
         raise _unwritable(path, error, "read" if flags == os.O_RDONLY else "written") from None
-    raise LedgerError(f"{path} is no regular file, so it cannot keep a ledger.", hint="give the path of a file")
+    raise LedgerError(f"{path} is not a regular file, so it cannot keep a ledger.", hint="give the path of a file")
 
 
 def _lock(file: int, how: int, path: Path) -> None:

@@ -157,7 +157,7 @@ def _chain(head: str, entry: dict[str, Any]) -> str:
 def _unfit(name: str, number: int) -> LedgerError:
     if number == 1:
         return LedgerError(
-            f"{name} is no ledger, or its first line is damaged; it was left as it is.",
+            f"{name} is not a ledger, or its first line is damaged; it was left as it is.",
             hint="give the path of a ledger, or restore it from a backup",
         )
     return LedgerError(

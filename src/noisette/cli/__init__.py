@@ -38,9 +38,7 @@ app.add_typer(data_app, name="data")
 
 @app.callback(invoke_without_command=True)
 def _root(
-    load: Annotated[
-        list[Path] | None, typer.Option("--load", help="A Python file with your own noise or encoder.")
-    ] = None,
+    load: Annotated[list[Path] | None, typer.Option("--load", help="A Python file with classes of your own.")] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Train PyTorch models with differential privacy: any noise, and an epsilon that is a certified bound."""

@@ -100,9 +100,7 @@ def compare_command(
     steps: Annotated[int, typer.Option("--steps", help="Number of releases.")] = 1,
     delta: DeltaOption = 1e-5,
     profiles: Annotated[str, typer.Option("--profiles", help='Such as "HalfNormal()" or "Power()".')] = "HalfNormal()",
-    noises: Annotated[
-        list[str] | None, typer.Option("--noises", help="A noise to compare; give it several times.")
-    ] = None,
+    noises: Annotated[list[str] | None, typer.Option("--noises", help="A noise to compare; may be repeated.")] = None,
     plot: _PlotOption = None,
     as_json: JsonFlag = False,
 ) -> None:

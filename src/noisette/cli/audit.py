@@ -33,7 +33,7 @@ def audit_command(
     rate: Annotated[str, typer.Option("--rate", help="Sampling rate; fractions like 256/60000 are fine.")] = "",
     steps: Annotated[int, typer.Option("--steps", help="Steps with and without the canary, in each regime.")] = 2000,
     level: Annotated[float, typer.Option("--level", help="Chance of refuting an honest mechanism.")] = 1e-4,
-    recipe: Annotated[str, typer.Option("--one-run", help="Audit one training by this recipe instead.")] = "",
+    recipe: Annotated[str, typer.Option("--one-run", help="Audit one whole training by this recipe instead.")] = "",
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries of --one-run.")] = 200,
     confidence: Annotated[float, typer.Option("--confidence", help="Confidence of --one-run's bounds.")] = 0.95,
     data_root: Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")] = None,
@@ -113,7 +113,7 @@ def _show_one_run(found: OneRun) -> None:
     show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}{said}")
     show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
     show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
-    show.print("one run shows gross errors only: a low bound is no evidence of more privacy than claimed")
+    show.print("one run shows gross errors only: a low bound is not evidence of more privacy than claimed")
 
 
 def _show_verdict(verdict: str, refuted: bool) -> None:

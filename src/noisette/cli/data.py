@@ -26,7 +26,7 @@ def fetch_command(
     data_root: Annotated[Path | None, typer.Option("--data-root", help="Folder to put it in.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fetch a data set from where its authors publish it, over HTTPS, and check it by its digests."""
+    """Download a data set from where its authors publish it, and check its SHA-256."""
     from noisette.data import fetch
 
     with Progress(

@@ -24,7 +24,8 @@ __all__ = ["predict_command", "resume_command", "show_command", "train_command"]
 
 _RootOption = Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")]
 _UnsafeFlag = Annotated[
-    bool, typer.Option("--unsafe-show-private-metrics", help="Show the training loss, which is private; stamped.")
+    bool,
+    typer.Option("--unsafe-show-private-metrics", help="Show the training loss, which is private, and stamp epsilons."),
 ]
 _BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run's folder.")]
 
@@ -109,7 +110,7 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
     stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
     named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
     if not {"epsilon", "delta", "kind"} <= promise.keys() or not named:
-        raise InvalidInput(f"{run / 'guarantee.json'} is no guarantee.", hint="restore it from a backup")
+        raise InvalidInput(f"{run / 'guarantee.json'} is not a guarantee.", hint="restore it from a backup")
     last = points[-1] if points else None
     value = promise | {
         "run": str(run),

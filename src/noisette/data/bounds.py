@@ -39,7 +39,7 @@ def beside(path: Path) -> Bounds | None:
 def _pair(name: str, value: object) -> tuple[float, float]:
     pair = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
     if len(pair) != 2 or not 0 < pair[1] - pair[0] < math.inf:
-        raise InvalidInput(f"the bounds of {name!r} are no range.", hint="write the least and the largest: [0, 120]")
+        raise InvalidInput(f"the bounds of {name!r} are not a range.", hint="write the least and the largest: [0, 120]")
     return pair[0], pair[1]
 
 
@@ -53,7 +53,7 @@ def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) 
     if missing or len(bounds) > len(names):
         name = missing[0] if missing else next(name for name in bounds if name not in names)
         raise InvalidInput(
-            f"column {name!r} has no bounds." if missing else f"there are bounds for {name!r}, which is no column.",
+            f"column {name!r} has no bounds." if missing else f"there are bounds for {name!r}, which is not a column.",
             hint="give bounds for every column but the label, and for no other",
         )
     lower, upper = np.array([_pair(name, bounds[name]) for name in names]).T

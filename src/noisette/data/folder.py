@@ -89,7 +89,7 @@ def _image(file: Path) -> npt.NDArray[np.uint8]:
                 mode = _MODES.get(image.mode)
                 pixels = None if mode is None else np.asarray(image.convert(mode))
     except Exception:  # noqa: BLE001 - of a damaged picture the decoders raise whatever comes
-        raise InvalidInput(f"{file} is no image that can be read.", hint="save it again as PNG") from None
+        raise InvalidInput(f"{file} is not an image that can be read.", hint="save it again as PNG") from None
     if pixels is None:
         raise InvalidInput(f"{file} has a pixel format other than grey or RGB of 8 bits.", hint="save it as RGB PNG")
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)

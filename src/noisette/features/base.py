@@ -160,7 +160,7 @@ class Features(Spec):
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) != 3:
         raise InvalidInput(
-            f"examples of shape {tuple(shape)} are no images.", hint="leave the features out of the recipe"
+            f"examples of shape {tuple(shape)} are not images.", hint="leave the features out of the recipe"
         )
     return int(shape[0]), int(shape[1]), int(shape[2])
 

@@ -40,7 +40,7 @@ class Patches(Features):
     def __post_init__(self) -> None:
         super().__post_init__()
         if whole("filters", self.filters, least=2) % 2:
-            raise InvalidInput(f"{self.filters} filters are no pairs.", hint="give an even number of filters")
+            raise InvalidInput(f"{self.filters} filters do not make pairs.", hint="give an even number of filters")
         whole("size", self.size, least=2)
         whole("grid", self.grid, least=1)
         whole("group", self.group, least=1)

@@ -49,7 +49,7 @@ def _reach(name: str, shapes: tuple[float, ...]) -> tuple[float, str]:
         last = 1 + int(np.argmax(tail <= _NO_MASS)) if np.any(tail <= _NO_MASS) else len(x)
         x, log_density, tail = x[:last], log_density[:last], tail[:last]
         if not (np.all(np.isfinite(log_density)) and np.all(np.isfinite(tail))):
-            return 0.0, "its density or its tail is no number where it still has mass"
+            return 0.0, "its density or its tail is not a number where it still has mass"
         if np.any(np.diff(log_density) > 1e-9) or np.any(np.diff(tail) > 1e-9 * tail[:-1]):
             return 0.0, "its density does not fall away from 0 on both sides (not unimodal)"
         nodes, weights = _GAUSS

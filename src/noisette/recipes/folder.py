@@ -170,7 +170,7 @@ def _check_writable(folder: Path) -> None:
     """Raise where a result could not be written: better now than after the steps that it cost."""
     for path in (folder / name for name in _WRITTEN):
         if path.exists() and not path.is_file():
-            raise InvalidInput(f"{path} is no file.", hint="move it away, or start a new run")
+            raise InvalidInput(f"{path} is not a file.", hint="move it away, or start a new run")
     if not os.access(folder, os.W_OK):
         raise InvalidInput(f"{folder} cannot be written.", hint="change its permissions, or copy it")
 

@@ -100,11 +100,11 @@ class Recipe:
     def _check_tables(self) -> None:
         if not isinstance(self.model_options, dict) or "seed" in self.model_options:
             raise InvalidInput(
-                "model_options are no options of the model.",
+                "model_options are not a table of options of the model.",
                 hint="write them below [model_options]; the seed of its weights is model_seed",
             )
         if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
-            raise InvalidInput("the budgets of the recipe are no tables.", hint="write each of them below [[budgets]]")
+            raise InvalidInput("the budgets of the recipe are not tables.", hint="write each of them below [[budgets]]")
         check_budgets(self.budgets)
 
     @classmethod

@@ -55,6 +55,7 @@ def make_private(
     process 0 alone, the ledgers; the model of process 0 is copied to all, and each process reads its share of a batch.
     Say `sharded` where each process holds examples of its own: N is then the number of all.
 
+    >>> import torch
     >>> from noisette import L2, Gaussian, Mechanism
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
     >>> mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.1, steps=3)

@@ -100,7 +100,7 @@ class Trainer:
                 files.fill(self._average, state["average"], path)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):
             raise InvalidInput(
-                f"{path} is no checkpoint of this model.", hint="resume with the model and optimizer of the run"
+                f"{path} is not a checkpoint of this model.", hint="resume with the model and optimizer of the run"
             ) from None
 
     def _check_private(self, fresh: State) -> None:
