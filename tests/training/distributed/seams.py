@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from noisette import L2, Gaussian, Generator, Mechanism, Private, Released, make_private
-from noisette.training import PrivateRun, private_run
+from noisette.training import PrivateRun, private_run, share
 
 ONE_HOT = 50
 
@@ -46,8 +46,9 @@ def _linear_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def plant_before(name: str, fault: Callable[..., Any]) -> None:
     """Put `fault(original, ...)` in the place of a name that the private step uses."""
-    original = getattr(private_run, name)
-    setattr(private_run, name, lambda *args, **options: fault(original, *args, **options))
+    module = next(module for module in (private_run, share) if hasattr(module, name))
+    original = getattr(module, name)
+    setattr(module, name, lambda *args, **options: fault(original, *args, **options))
 
 
 def sum_the_noise() -> None:
