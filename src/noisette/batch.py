@@ -59,22 +59,23 @@ def size(batch: Batch) -> int:
     >>> size({"tokens": torch.zeros(3, 5), "labels": torch.zeros(3)})
     3
     """
-    leaves = [(path, leaf) for path, leaf in tree_flatten_with_path(batch)[0] if isinstance(leaf, Tensor)]
-    if not leaves:
+    found = {len(leaf) if leaf.ndim else -1 for leaf in tensors(batch)}
+    if len(found) == 1 and -1 not in found:
+        return found.pop()
+    if not found:
         raise InvalidInput("the examples hold no tensor.", hint="give tensors with one row for each example")
+    leaves = [(path, leaf) for path, leaf in tree_flatten_with_path(batch)[0] if isinstance(leaf, Tensor)]
     sizes = {len(leaf) if leaf.ndim else -1: keystr(path) for path, leaf in leaves}
     if -1 in sizes:
         raise InvalidInput(
             f"examples{sizes[-1]} is a single number, which does not fit a batch.",
             hint="give a tensor with one row for each example",
         )
-    if len(sizes) > 1:
-        (one, place), (other, there), *_ = sizes.items()
-        raise InvalidInput(
-            f"examples{place} has {one} rows and examples{there} has {other}, which do not fit.",
-            hint="give every part one row for each example",
-        )
-    return next(iter(sizes))
+    (one, place), (other, there), *_ = sizes.items()
+    raise InvalidInput(
+        f"examples{place} has {one} rows and examples{there} has {other}, which do not fit.",
+        hint="give every part one row for each example",
+    )
 
 
 def tensors(batch: Batch) -> list[Tensor]:
