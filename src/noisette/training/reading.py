@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +85,7 @@ class Read(Examples):
                 return
             draw, count = drawn.popleft()
             yield draw, self._parts(count, waiting, arriving)
+            _give_back()
 
     def _arriving(self, pieces: Iterable[list[int]], workers: int) -> Iterator[Any]:
         """Starts to read pieces. A worker that dies shows when its piece is asked for, and not in the middle of a step.
@@ -201,6 +204,12 @@ def _next(arriving: Iterator[Any]) -> list[Part] | None:
     if isinstance(found, _Failed):
         raise Unreadable(found.sentence, hint=found.hint)
     return None if found is None else list(zip(found[0], unpacked(found[1]), strict=True))
+
+
+def _give_back() -> None:
+    """Return freed memory to the system: batches of ever other sizes leave holes, which the C library would keep."""
+    with suppress(OSError, AttributeError):  # the C libraries of other systems have no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _with_numbers(dataset: Any) -> Any:
