@@ -275,10 +275,11 @@ def test_many_lengths_take_few_open_files() -> None:
 
 def test_a_run_that_is_left_lets_its_workers_go(tmp_path: Path) -> None:
     """At once, without the garbage collector; and the ledger can be opened again."""
+    others = set(multiprocessing.active_children())  # of tests before, whose errors still hold their runs
     with Ledger(tmp_path / "ledger.jsonl", data="tiny") as book:
         private = run_of(Table(), gaussian(9), workers=2, ledger=book)
         private.step()
-        workers = list(multiprocessing.active_children())
+        workers = set(multiprocessing.active_children()) - others
         assert len(workers) == 2
     Ledger(tmp_path / "ledger.jsonl").close()  # though workers have the file open
     gc.disable()
@@ -292,10 +293,12 @@ def test_a_run_that_is_left_lets_its_workers_go(tmp_path: Path) -> None:
 
 
 def test_close_lets_workers_go_and_the_model_be_used() -> None:
+    others = set(multiprocessing.active_children())
     private = run_of(Table(), gaussian(9), workers=1)
     private.step()
+    assert set(multiprocessing.active_children()) - others
     private.close()
-    assert not multiprocessing.active_children()
+    assert not set(multiprocessing.active_children()) - others
     private.model(examples()[0]).sum().backward()
     private.model.zero_grad()
     assert list(private)[-1] == 9
