@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from torch import Tensor, nn
 from noisette import L2, Blocks, Encoder, Gaussian, Generator, HalfNormal, Mechanism, PaperGaussian, Ranked, Snap, Tails
 from noisette.encode import Image
 from noisette.gradients import Gradients
-from noisette.private import Private, Released
-from noisette.training import make_private, private_run
+from noisette.training import make_private
 from tests.conformance.encoder_checks import outside_image
+from tests.training.test_reading import watched
 from tests.training.tiny import flat
 
 MODELS: dict[str, tuple[tuple[int, ...], Callable[[int, int], nn.Module]]] = {
@@ -266,14 +265,7 @@ def test_dropout_does_not_follow_a_public_seed(monkeypatch: pytest.MonkeyPatch) 
     x, y = torch.randn(40, 8, generator=torch.Generator().manual_seed(0)).double(), torch.zeros(40).long()
     model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3)).double()
     mechanism = Mechanism(L2(dim=27), Gaussian(1.0), rate=1.0, steps=1)
-    sums: list[Tensor] = []
-    release = private_run.release
-
-    def watched(mechanism: Mechanism, total: Private, **options: Any) -> Released:
-        sums.append(total.unsafe_values().clone())
-        return release(mechanism, total, **options)
-
-    monkeypatch.setattr(private_run, "release", watched)
+    sums = watched(monkeypatch)
     for _ in range(2):
         torch.manual_seed(0)
         state = torch.get_rng_state()
