@@ -28,22 +28,27 @@ def layers() -> object:
 
 
 def run(plan: object, what: object, dim: int, threads: int = 1, isa: str = "plain") -> None:
-    native_module.encode_sum(plan, what, torch.zeros(dim, dtype=torch.float64), threads, isa)
+    clips = plan in (L2_PLAN,)
+    numbers = torch.zeros(2 if clips else 0, dtype=torch.float64)
+    native_module.encode_sum(plan, what, torch.zeros(dim, dtype=torch.float64), numbers, numbers.clone(), threads, isa)
 
 
-def linear(x: torch.Tensor, g: torch.Tensor, weight_at: int = 0, bias_at: int = 6) -> object:
+def linear(x: torch.Tensor, g: torch.Tensor, at: int = 0, bias_at: int = 6) -> object:
     made = layers()
-    made.linear(x, g, True, True, weight_at, bias_at)
+    made.linear(x, g, at)
+    made.rows(g, bias_at)
     return made
 
 
 def conv(x: torch.Tensor, g: torch.Tensor, kernel: list[int], stride: list[int], margins: list[int]) -> None:
-    layers().conv(x, g, kernel, stride, margins, True, True, 0, 1)
+    layers().conv(x, g, kernel, stride, margins, 0)
 
 
 def rows(dims: list[int], x: torch.Tensor | None = None) -> object:
-    made = layers()
-    made.rows(ONE(2, 6) if x is None else x, dims)
+    made, at = layers(), 0
+    for part in (ONE(2, 6) if x is None else x).split(dims, dim=1):
+        made.rows(part, at)
+        at += part.shape[1]
     return made
 
 

@@ -49,12 +49,16 @@ class Then(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, rnn: nn.Module) -> None:
+    def __init__(self, rnn: nn.Module, width: int = 4) -> None:
         super().__init__()
-        self.rnn, self.head = rnn, nn.Linear(4, 3)
+        self.rnn, self.head = rnn, nn.Linear(width, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.rnn(x)[0][:, -1])
+
+
+class Ruleless(nn.Linear):
+    """A Linear layer by another name, for which there is no rule: alone, it goes through vmap."""
 
 
 class Attention(nn.Module):
@@ -222,26 +226,28 @@ CASES: dict[str, Case] = {
     "mlp": Case(_mlp, (6,), "layers"),
     "loss summed": Case(_mlp, (6,), "layers", nn.CrossEntropyLoss(reduction="sum")),
     "loss not reduced": Case(_mlp, (6,), "layers", nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)),
-    "linear on sequences": Case(lambda: Then(nn.Linear(6, 4), 20), (5, 6), "vmap"),
-    "conv1d": Case(lambda: Then(nn.Conv1d(2, 3, 3, stride=2, padding=1), 12), (2, 8), "vmap"),
+    "linear on sequences": Case(lambda: Then(nn.Linear(6, 4), 20), (5, 6), "layers"),
+    "conv1d": Case(lambda: Then(nn.Conv1d(2, 3, 3, stride=2, padding=1), 12), (2, 8), "layers"),
     "conv2d": Case(lambda: Then(nn.Conv2d(2, 3, 3, stride=2), 27), (2, 7, 8), "layers"),
-    "conv3d": Case(lambda: Then(nn.Conv3d(2, 3, 2), 36), (2, 3, 3, 4), "vmap"),
+    "conv3d": Case(lambda: Then(nn.Conv3d(2, 3, 2), 36), (2, 3, 3, 4), "layers"),
     "conv2d, circular": Case(
-        lambda: Then(nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), 75), (2, 5, 5), "vmap"
+        lambda: Then(nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), 75), (2, 5, 5), "layers"
     ),
     "conv2d, viewed": Case(Viewed, (2, 7, 7), "layers"),
     "conv2d, residual": Case(Residual, (2, 6, 5), "layers"),
-    "transposed conv2d": Case(lambda: Then(nn.ConvTranspose2d(2, 3, 2), 75), (2, 4, 4), "vmap"),
-    "embedding": Case(lambda: Then(nn.Embedding(9, 4), 20), (5,), "vmap", tokens=9),
-    "layer norm": Case(lambda: Then(nn.LayerNorm(6), 6), (6,), "vmap"),
-    "group norm": Case(lambda: Then(nn.GroupNorm(2, 4), 36), (4, 3, 3), "vmap"),
-    "batch norm in eval mode": Case(lambda: Then(nn.BatchNorm1d(6).eval(), 6), (6,), "vmap"),
-    "attention": Case(Attention, (5, 6), "vmap"),
-    "tied": Case(Tied, (4,), "vmap", tokens=7, classes=7),
-    "one layer twice": Case(Twice, (6,), "vmap"),
-    "borrowed weight": Case(Borrowed, (6,), "vmap"),
-    "bypassed layer": Case(BypassedOnly, (6,), "vmap"),
-    "all positions at once": Case(Flattened, (5, 6), "vmap"),
+    "transposed conv2d": Case(lambda: Then(nn.ConvTranspose2d(2, 3, 2), 75), (2, 4, 4), "layers"),
+    "embedding": Case(lambda: Then(nn.Embedding(9, 4), 20), (5,), "layers", tokens=9),
+    "layer norm": Case(lambda: Then(nn.LayerNorm(6), 6), (6,), "layers"),
+    "group norm": Case(lambda: Then(nn.GroupNorm(2, 4), 36), (4, 3, 3), "layers"),
+    "batch norm in eval mode": Case(lambda: Then(nn.BatchNorm1d(6).eval(), 6), (6,), "layers"),
+    "attention": Case(Attention, (5, 6), "layers"),
+    "gru": Case(lambda: Recurrent(nn.GRU(3, 4, batch_first=True)), (5, 3), "layers"),
+    "lstm": Case(lambda: Recurrent(nn.LSTM(3, 4, num_layers=2, batch_first=True)), (5, 3), "layers"),
+    "tied": Case(Tied, (4,), "layers", tokens=7, classes=7),
+    "one layer twice": Case(Twice, (6,), "layers"),
+    "borrowed weight": Case(Borrowed, (6,), "layers"),
+    "bypassed layer": Case(BypassedOnly, (6,), "layers"),
+    "all positions at once": Case(Flattened, (5, 6), "layers"),
     "reordered batch": Case(Sorted, (6,), "layers"),
     "unused layers": Case(Unused, (6,), "layers"),
     "frozen weight": Case(lambda: _frozen(_mlp(), "0.weight", "4.bias"), (6,), "layers"),
@@ -251,7 +257,6 @@ CASES: dict[str, Case] = {
 }
 
 SLOW: dict[str, Case] = {
-    "gru": Case(lambda: Recurrent(nn.GRU(3, 4, batch_first=True)), (5, 3), "loop"),
-    "lstm": Case(lambda: Recurrent(nn.LSTM(3, 4, num_layers=2, batch_first=True)), (5, 3), "loop"),
+    "projected": Case(lambda: Recurrent(nn.LSTM(3, 4, proj_size=2, batch_first=True), 2), (5, 3), "loop"),
     "branching": Case(Branching, (6,), "loop"),
 }

@@ -18,7 +18,7 @@ def batch(shape: tuple[int, ...] = ()) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("kind", [nn.CrossEntropyLoss, nn.NLLLoss])
-@pytest.mark.parametrize("head", [nn.Identity(), nn.LayerNorm(3)], ids=["layers", "vmap"])
+@pytest.mark.parametrize("head", [nn.Identity(), nn.LayerNorm(3)], ids=["last", "inner"])
 def test_weights_count(kind: type[nn.Module], head: nn.Module) -> None:
     """The gradients with weights are those without, times the weight of the target's class."""
     torch.manual_seed(0)

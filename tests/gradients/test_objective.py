@@ -83,7 +83,7 @@ def _seeded() -> None:
 def test_a_dict_with_an_attention_mask() -> None:
     model, batch = Reader(3).double(), sentences()
     gradients = agree(model, classification, batch, lambda one: model(**one).loss)
-    assert gradients.path == "vmap"
+    assert gradients.path == "layers"
 
 
 def test_keyword_arguments_with_an_ordinary_loss() -> None:

@@ -14,22 +14,19 @@ class Plan:
     ) -> None: ...
 
 class Layers:
-    def linear(
-        self, x: torch.Tensor, g: torch.Tensor, weight: bool, bias: bool, weight_at: int, bias_at: int
-    ) -> None: ...
+    def linear(self, x: torch.Tensor, g: torch.Tensor, at: int) -> None: ...
     def conv(
-        self,
-        x: torch.Tensor,
-        g: torch.Tensor,
-        kernel: list[int],
-        stride: list[int],
-        margins: list[int],
-        weight: bool,
-        bias: bool,
-        weight_at: int,
-        bias_at: int,
+        self, x: torch.Tensor, g: torch.Tensor, kernel: list[int], stride: list[int], margins: list[int], at: int
     ) -> None: ...
-    def rows(self, x: torch.Tensor, dims: list[int]) -> None: ...
+    def rows(self, x: torch.Tensor, at: int) -> None: ...
 
-def encode_sum(plan: Plan, layers: Layers, total: torch.Tensor, threads: int, isa: str) -> None: ...
+def encode_sum(
+    plan: Plan,
+    layers: Layers,
+    total: torch.Tensor,
+    squares: torch.Tensor,
+    factors: torch.Tensor,
+    threads: int,
+    isa: str,
+) -> None: ...
 def variants() -> list[str]: ...

@@ -10,6 +10,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from noisette._kernels.reference import allowed
 from noisette.errors import InvalidInput
 from noisette.profiles import ProfileSet
 from noisette.profiles.base import Array, rank_counts
+
+if TYPE_CHECKING:
+    from noisette._kernels._native import Layers
 
 try:
     from noisette._kernels import _native
@@ -73,10 +77,11 @@ def _say_once() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """The kernel with an encoder's tables in it: `dims` are its blocks of coordinates, none for clipping."""
+    """The kernel with an encoder's tables in it: its blocks of coordinates are `dims`; clipping has a `limit`."""
 
     plan: _native.Plan
     dims: tuple[int, ...]
+    limit: float | None
     isa: str
 
     def rows_sum(self, rows: torch.Tensor) -> torch.Tensor:
@@ -86,18 +91,33 @@ class Kernel:
         >>> kernel is None or kernel.rows_sum(rows).round(decimals=6).tolist() == [0.5, 1]
         True
         """
-        layers = new_layers()
-        layers.rows(rows.detach().contiguous(), list(self.dims) or [rows.shape[1]])
+        layers, at = new_layers(), 0
+        for part in torch.split(rows.detach().contiguous(), list(self.dims) or [rows.shape[1]], dim=1):
+            layers.rows(part, at)
+            at += part.shape[1]
         total = torch.zeros(rows.shape[1], dtype=torch.float64)
-        self.add(layers, total)
+        if self.limit is None:
+            self.add(layers, total)
+        else:
+            self.clip(layers, total, torch.zeros(len(rows), dtype=torch.float64))
         return total
 
-    def add(self, layers: _native.Layers, total: torch.Tensor) -> None:
+    def add(self, layers: Layers, total: torch.Tensor) -> None:
         """Add the encoded sum of all examples of `layers` to `total`, float64 (d,)."""
-        _native.encode_sum(self.plan, layers, total, torch.get_num_threads(), self.isa)
+        none = torch.empty(0, dtype=torch.float64)
+        _native.encode_sum(self.plan, layers, total, none, none, torch.get_num_threads(), self.isa)
+
+    def clip(self, layers: Layers, total: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
+        """The same where the kernel clips: what every example was multiplied by, float64 (B,).
+
+        `squares`, float64 (B,), is what coordinates that are not in `layers` add to the square of an example's norm.
+        """
+        factors = torch.empty_like(squares)
+        _native.encode_sum(self.plan, layers, total, squares, factors, torch.get_num_threads(), self.isa)
+        return factors
 
 
-def new_layers() -> _native.Layers:
+def new_layers() -> Layers:
     """An empty list of layers, to which its `linear`, `conv` and `rows` add."""
     return _native.Layers()
 
@@ -110,13 +130,13 @@ def fits(rows: torch.Tensor) -> bool:
 def clipping(radius: float) -> Kernel | None:
     """The kernel that clips at an L2 norm of `radius`."""
     isa = variant()
-    return Kernel(_native.Plan("l2", allowed(radius)), (), isa) if isa else None
+    return Kernel(_native.Plan("l2", allowed(radius)), (), allowed(radius), isa) if isa else None
 
 
 def by_rank(kind: str, blocks: tuple[ProfileSet, ...]) -> Kernel | None:
     """The kernel that bounds by rank: `kind` is "ranked" or "snap"."""
     isa = variant()
-    return Kernel(_profile_plan(kind, blocks), tuple(block.dim for block in blocks), isa) if isa else None
+    return Kernel(_profile_plan(kind, blocks), tuple(block.dim for block in blocks), None, isa) if isa else None
 
 
 @lru_cache(maxsize=8)

@@ -19,9 +19,13 @@ from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Held, Holdings, same
 from noisette.objectives import Alone
 
-__all__ = ["Call", "Calls", "Unfit"]
+__all__ = ["Call", "Calls", "Instead", "Unfit"]
 
 _HINT = "compute it anew in every call, or change it between steps, in your own loop"
+
+
+Instead = Mapping[Callable[..., Any], Callable[..., Any]]
+"""Functions of torch, each with what is called in its place."""
 
 
 class Unfit(RuntimeError):
@@ -44,14 +48,15 @@ class Calls:
         self._model, self._loss = model, loss
 
     @contextmanager
-    def one(self, *, thorough: bool = False) -> Iterator[Call]:
+    def one(self, *, thorough: bool = False, instead: Instead | None = None) -> Iterator[Call]:
         """The block is one call; what is private in it goes through `Call.admit` first.
 
         Under vmap nothing but a tensor can depend on an example. Where numbers can be read out of tensors, say
-        `thorough`: everything that the model holds is then compared by value.
+        `thorough`: everything that the model holds is then compared by value. `instead` is
+        called in place of functions of torch.
         """
         before = self._held(thorough)
-        with Call() as call:
+        with Call(instead or {}) as call:
             yield call
         after = self._held(thorough)
         for name in {**before, **after}:
@@ -78,9 +83,9 @@ class Calls:
 class Call(Functions):
     """One call, which knows the tensors that it has made of its own examples."""
 
-    def __init__(self) -> None:
+    def __init__(self, instead: Instead) -> None:
         super().__init__()
-        self._modes = torch._C._len_torch_dispatch_stack()
+        self._modes, self._instead = torch._C._len_torch_dispatch_stack(), instead
 
     def admit(self, batch: Batch) -> Batch:
         """Mark an example, or a chunk of them, as this call's own."""
@@ -109,7 +114,8 @@ class Call(Functions):
             raise Unfit("the text form of a tensor would show all examples")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
             raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
-        used = list(_tensors((*args, *given.values())))
+        func = self._instead.get(func, func)
+        used = _tensors((*args, *given.values()))
         marks = {mark for tensor in used if (mark := getattr(tensor, MARK, None)) is not None}
         if marks - {self}:
             raise InvalidInput(f"{_running()} uses a tensor that an earlier call of the model has left.", hint=_HINT)
@@ -147,15 +153,17 @@ def _behind(goal: object) -> list[object]:
     return found
 
 
-def _tensors(values: Iterable[object]) -> Iterator[Tensor]:
+def _tensors(values: Iterable[object]) -> list[Tensor]:
     """The tensors among some values, also inside of containers."""
+    found = []
     for value in values:
         if isinstance(value, Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+            found += _tensors(value)
         elif isinstance(value, Mapping):
-            yield from _tensors(value.values())
+            found += _tensors(value.values())
+    return found
 
 
 def _running() -> str:

@@ -65,7 +65,7 @@ class Layout:
 
     def rows(self, count: int) -> Tensor:
         """A buffer (count, dim) for gradients: always the same memory while it is large enough."""
-        dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.parameters))
+        dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.parameters), torch.float32)
         device = self.parameters[0].device
         kept = self._buffer
         if kept is None or len(kept) < count or kept.dtype != dtype or kept.device != device:
@@ -77,6 +77,10 @@ class Layout:
         return [
             rows[..., start : start + p.numel()].view(*rows.shape[:-1], *p.shape) for p, start in self.starts.items()
         ]
+
+    def columns(self, rows: Tensor) -> list[Tensor]:
+        """Rows (B, dim) as one tensor (B, n) for each parameter: the same memory."""
+        return [rows[:, start : start + p.numel()] for p, start in self.starts.items()]
 
     def write(self, flat: Tensor) -> None:
         """Set ``grad`` of every parameter from a vector (dim,), which is copied."""

@@ -43,9 +43,13 @@ class Aim(nn.Module):
         """The loss or objective itself."""
         return self._given[0]
 
-    def with_state(self, state: Mapping[str, Tensor], batch: Batch, *, whole: bool = False) -> Any:
-        """The same with parameters and buffers of the model from `state`; `all_of` a `whole` batch instead."""
-        return functional_call(self, {f"model.{name}": value for name, value in state.items()}, (batch, whole))
+    def with_state(self, state: Mapping[str, Tensor], batch: Batch, *, whole: bool = False, tie: bool = True) -> Any:
+        """The same with parameters and buffers of the model from `state`; `all_of` a `whole` batch instead.
+
+        A parameter that has two names may come under one of them, unless `tie` is off.
+        """
+        named = {f"model.{name}": value for name, value in state.items()}
+        return functional_call(self, named, (batch, whole), tie_weights=tie)
 
     def forward(self, batch: Batch, whole: bool = False) -> Any:
         """The loss of a batch of one; what is not reduced is summed."""

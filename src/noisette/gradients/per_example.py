@@ -10,14 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from noisette.batch import Batch, change, parts, size
-from noisette.encode import L2, Encoder
+from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.gradients import sums
 from noisette.gradients.calls import Calls
 from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
 from noisette.gradients.objective import aim_of
+from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.objectives import Objective
 from noisette.private import Private
@@ -133,18 +135,15 @@ class Gradients:
         return Private(total)
 
     def _fused_sum(self, encoder: Encoder, batch: Batch) -> Tensor | None:
-        """The encoded sum without a row per example, None where that cannot be had."""
+        """The encoded sum by the kernel, with few rows in memory or none; None where that cannot be had."""
         kernel, way = encoder.kernel(), self._ways()[0]
-        if kernel is None or not isinstance(way, Layers) or not way.takes(kernel):
+        if kernel is None or not isinstance(way, Layers) or not sums.takes(kernel, self._layout):
             return None
-        total = torch.zeros(self.dim, dtype=torch.float64)
-        radius = encoder.radius if isinstance(encoder, L2) and way.linear else None
-        for part in parts(batch, _FUSED_CHUNK if radius is None else _LINEAR_CHUNK):
-            if radius is None:
-                way.add(kernel, part, total)
-            else:
-                total += way.clipped(radius, part)
-        return way.in_order(total)
+        total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
+        for part in parts(batch, _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK):
+            terms = way.terms(part)
+            sums.add(kernel, terms, self._layout, size(part), total)
+        return sums.in_order(terms, self._layout, total) if terms else total
 
     def check(self, batch: Batch) -> None:
         """Try the model on made-up examples of the shapes of a batch, which may be empty; not on its own examples.
@@ -219,7 +218,7 @@ class Gradients:
 
     def _stream(self, batch: Batch) -> Iterator[Tensor]:
         self._trust(batch)
-        for part in parts(batch, self._chunk):
+        for part in parts(batch, min(self._chunk, sums.at_a_time(self.dim))):
             rows = self._layout.rows(size(part))
             slow = self._fill(part, rows)
             if slow is not None:

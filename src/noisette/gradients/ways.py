@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.func import grad, vmap
@@ -86,12 +87,43 @@ def fill(parts: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
 def _mapping() -> Iterator[None]:
     """While vmap runs: no fused attention, which cannot be mapped over examples, and no operation in a hidden loop."""
     no_hooks = "what is kept for the backward pass cannot be changed on the way"  # such code would see a batch
-    with disable_saved_tensors_hooks(no_hooks), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+    with (
+        _traced(),
+        _without_checkpoints(),
+        disable_saved_tensors_hooks(no_hooks),
+        sdpa_kernel(SDPBackend.MATH),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("error", message="There is a performance drop", category=UserWarning)
         try:
             yield
         except UserWarning as warning:
             raise Unfit(str(warning)) from warning
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Models are told that they are traced, as torch.compile tells them: shortcuts that read values cannot be taken.
+
+    Those of transformers, for one, look whether a mask masks anything at all.
+    """
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+@contextmanager
+def _without_checkpoints() -> Iterator[None]:
+    """Gradient checkpointing does nothing: what it would throw away is kept, as without it."""
+    kind: Any = torch.utils.checkpoint._checkpoint_hook
+    kind.__enter__, kind.__exit__ = (lambda hook: hook), (lambda *_: None)
+    try:
+        yield
+    finally:
+        del kind.__enter__, kind.__exit__
 
 
 def mapped(one: Callable[..., Any]) -> Callable[..., Any]:

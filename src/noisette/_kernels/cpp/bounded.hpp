@@ -78,7 +78,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
       table[keys[i]] = levels[level];
     }
   }
-  for (int64_t p = 0; p < job.piece_count; ++p) {
+  for (int64_t p = 0; p < job.count; ++p) {
     const Piece& piece = job.pieces[p];
     if (piece.block != block) continue;
     for (int64_t row = 0; row < piece.rows; ++row) {

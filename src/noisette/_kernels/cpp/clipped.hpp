@@ -31,19 +31,20 @@ void add_scaled(const float* v, int64_t n, double factor, double* total) {
   for (; i < n; ++i) total[i] += factor * v[i];
 }
 
-void clipped(const Job& job, View* const* views, int64_t group) {
+void clipped(const Job& job, View* const* views, const int64_t* whose, int64_t group) {
   double factor[kGroup];
   for (int64_t e = 0; e < group; ++e) {
-    double sum = 0.0;
-    for (int64_t p = 0; p < job.piece_count; ++p) {
+    double sum = job.squares[whose[e]];
+    for (int64_t p = 0; p < job.count; ++p) {
       const Piece& piece = job.pieces[p];
       const double cols = square(views[e][p].cols, piece.cols);
       sum += piece.outer ? cols * square(views[e][p].rows, piece.rows) : cols;
     }
     const double norm = std::sqrt(sum);
-    factor[e] = norm > job.plan->radius ? job.plan->radius / norm : 1.0;
+    factor[e] = norm <= job.plan->radius ? 1.0 : norm < __builtin_inf() ? job.plan->radius / norm : 0.0;
+    job.factors[whose[e]] = factor[e];
   }
-  for (int64_t p = 0; p < job.piece_count; ++p) {
+  for (int64_t p = 0; p < job.count; ++p) {
     const Piece& piece = job.pieces[p];
     for (int64_t row = 0; row < piece.rows; ++row)
       for (int64_t start = 0; start < piece.cols; start += kTile) {

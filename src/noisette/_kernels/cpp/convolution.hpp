@@ -72,25 +72,11 @@ void convolve(const Layer& layer, const float* x, const float* g, int64_t channe
   }
 }
 
-// The weight gradient (kh, kw, in, out) and, if wanted, the bias gradient (out) of one example.
-void convolution(const Layer& layer, int64_t example, const Workspace& work, float* weight, float* bias) {
+// The weight gradient (kh, kw, in, out) of one example.
+void convolution(const Layer& layer, int64_t example, const Workspace& work, float* weight) {
   const float* x = layer.x + example * layer.x_stride;
   const float* g = layer.g + example * layer.g_stride;
   const int64_t positions = layer.high * layer.wide;
-  if (bias != nullptr) {
-    int64_t c = 0;
-    for (; c + W <= layer.out; c += W) {
-      V sum{};
-      for (int64_t t = 0; t < positions; ++t) sum += load(g + t * layer.out + c);
-      store(bias + c, sum);
-    }
-    for (; c < layer.out; ++c) {
-      float sum = 0.0f;
-      for (int64_t t = 0; t < positions; ++t) sum += g[t * layer.out + c];
-      bias[c] = sum;
-    }
-  }
-  if (weight == nullptr) return;
   if (layer.padded_h != layer.height || layer.padded_w != layer.width) {
     const int64_t line = layer.padded_w * layer.in;
     std::memset(work.padded, 0, static_cast<size_t>(layer.padded_h * line) * sizeof(float));

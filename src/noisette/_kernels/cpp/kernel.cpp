@@ -15,32 +15,21 @@ namespace {
 bool prepare(const Job& job, int64_t example, float* gradients, View* views) {
   const Workspace& work = *job.work;
   const bool counted = job.plan->kind != Kind::l2;
-  const Piece* piece = job.pieces;
-  for (int64_t l = 0; l < job.layer_count; ++l) {
-    const Layer& layer = job.layers[l];
+  for (int64_t p = 0; p < job.count; ++p) {
+    const Layer& layer = job.layers[p];
     const float* x = layer.x + example * layer.x_stride;
-    View made[2];
-    int n = 0;
     if (layer.rule == Rule::dense) {
-      made[n++] = {nullptr, x};
+      views[p] = {nullptr, x};
     } else if (layer.rule == Rule::linear) {
-      const float* g = layer.g + example * layer.g_stride;
-      if (layer.weight) made[n++] = {g, x};
-      if (layer.bias) made[n++] = {nullptr, g};
+      views[p] = {layer.g + example * layer.g_stride, x};
     } else {
-      const int64_t entries = layer.kernel_h * layer.kernel_w * layer.in * layer.out;
-      float* weight = layer.weight ? gradients : nullptr;
-      gradients += layer.weight ? entries : 0;
-      float* bias = layer.bias ? gradients : nullptr;
-      gradients += layer.bias ? layer.out : 0;
-      convolution(layer, example, work, weight, bias);
-      if (weight != nullptr) made[n++] = {nullptr, weight};
-      if (bias != nullptr) made[n++] = {nullptr, bias};
+      convolution(layer, example, work, gradients);
+      views[p] = {nullptr, gradients};
+      gradients += job.pieces[p].cols;
     }
-    for (int i = 0; i < n; ++i, ++piece, ++views) {
-      *views = made[i];
-      if (!(counted ? tally(*piece, made[i], work) : finite(*piece, made[i]))) return false;
-    }
+    // the square of a norm tells whether a vector is finite, so that clipping need not look twice
+    if (counted ? !tally(job.pieces[p], views[p], work) : job.pieces[p].outer && !finite(job.pieces[p], views[p]))
+      return false;
   }
   return true;
 }
@@ -53,10 +42,12 @@ void encode(const Job& job) {
   int64_t example = job.first;
   while (example < job.last) {
     View* views[kGroup];
-    int64_t group = 0;
+    int64_t whose[kGroup], group = 0;
     while (group < work.group && example < job.last) {
-      View* mine = work.views + group * job.piece_count;
+      View* mine = work.views + group * job.count;
+      whose[group] = example;
       if (!prepare(job, example++, work.gradients + group * work.dense, mine)) {
+        if (plan.kind == Kind::l2) job.factors[whose[group]] = 0.0;
         forget(plan, work);  // it counts as zero: the next one takes its place
         continue;
       }
@@ -64,7 +55,7 @@ void encode(const Job& job) {
       views[group++] = mine;
     }
     if (group == 0) continue;
-    if (plan.kind == Kind::l2) clipped(job, views, group);
+    if (plan.kind == Kind::l2) clipped(job, views, whose, group);
     else
       for (int64_t block = 0; block < plan.count; ++block) ranked(job, block, views, group);
   }

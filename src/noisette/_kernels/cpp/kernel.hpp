@@ -37,7 +37,7 @@ struct Plan {
 
 enum class Rule { dense, linear, conv };
 
-// Where the gradients of one layer come from. Strides count floats.
+// Where the gradients of one parameter come from. Strides count floats.
 struct Layer {
   Rule rule;
   const float *x, *g;            // dense: only x, the gradient itself. linear: (B, in), (B, out). conv: NHWC both
@@ -46,10 +46,10 @@ struct Layer {
   int64_t height, width;         // conv: of the input
   int64_t high, wide;            // conv: of the output
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, padded_h, padded_w;
-  bool weight, bias;
 };
 
-// Coordinates of one block that lie together: a vector, or the outer product of an output's derivative and an input.
+// The coordinates of a parameter, all of one block: a vector, or the outer product of an output's derivative and an
+// input. There is one for each layer.
 struct Piece {
   bool outer;
   int64_t rows, cols;
@@ -87,11 +87,12 @@ struct Workspace {
 struct Job {
   const Plan* plan;
   const Layer* layers;
-  int64_t layer_count;
   const Piece* pieces;
-  int64_t piece_count;
-  int64_t first, last;  // examples
-  double* total;        // (dim), added to
+  int64_t count;          // of layers, and of pieces
+  int64_t first, last;    // examples
+  const double* squares;  // l2 only: what other parameters add to the square of each example's norm
+  double* factors;        // l2 only: what each example was multiplied by; zero where it is not finite
+  double* total;          // (dim), added to
   Workspace* work;
 };
 

@@ -1,4 +1,4 @@
-// Where gradients come from: the layers of a model, or rows.
+// Where gradients come from: what layers saw, or rows.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -19,27 +19,25 @@ void check_strides(const Floats& array, const char* what) {
 
 class Layers {
  public:
-  void linear(Floats x, Floats g, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
+  void linear(Floats x, Floats g, int64_t at) {
     require(x.ndim() == 2 && g.ndim() == 2, "a linear layer has inputs (B, in) and derivatives (B, out)");
-    Layer layer = begin(Rule::linear, x, g, weight, bias);
+    Layer layer = begin(Rule::linear, x, g);
     layer.in = static_cast<int64_t>(x.shape(1));
     layer.out = static_cast<int64_t>(g.shape(1));
     widest_ = std::max(widest_, layer.in);
-    if (weight) piece(true, layer.out, layer.in, weight_at);
-    if (bias) piece(false, 1, layer.out, bias_at);
-    layers_.push_back(layer);
+    add(layer, {true, layer.out, layer.in, at, 0});
   }
 
   // x (B, H, W, C) and g (B, h, w, O); margins are top, left, bottom, right
   void conv(Floats x, Floats g, const std::vector<int64_t>& kernel, const std::vector<int64_t>& stride,
-            const std::vector<int64_t>& margins, bool weight, bool bias, int64_t weight_at, int64_t bias_at) {
+            const std::vector<int64_t>& margins, int64_t at) {
     require(x.ndim() == 4 && g.ndim() == 4, "a convolution has four dimensions, channels last");
     require(kernel.size() == 2 && stride.size() == 2 && margins.size() == 4, "kernel, stride, margins: 2, 2, 4 numbers");
     for (size_t i = 1; i < 4; ++i) require(x.shape(i) > 0 && g.shape(i) > 0, "an image is empty");
     for (int64_t n : kernel) require(n > 0, "a kernel has a size");
     for (int64_t n : stride) require(n > 0, "a stride is positive");
     for (int64_t n : margins) require(n >= 0, "margins are not negative");
-    Layer layer = begin(Rule::conv, x, g, weight, bias);
+    Layer layer = begin(Rule::conv, x, g);
     layer.height = static_cast<int64_t>(x.shape(1));
     layer.width = static_cast<int64_t>(x.shape(2));
     layer.in = static_cast<int64_t>(x.shape(3));
@@ -58,35 +56,21 @@ class Layers {
     require((layer.wide - 1) * stride[1] + kernel[1] <= layer.padded_w, "the output is wider than its input allows");
     const int64_t entries = kernel[0] * kernel[1] * layer.in;
     const int64_t channels = (layer.out + 15) / 16 * 16;
-    if (weight) piece(false, 1, entries * layer.out, weight_at);
-    if (bias) piece(false, 1, layer.out, bias_at);
-    dense_ += (weight ? entries * layer.out : 0) + (bias ? layer.out : 0);
+    dense_ += entries * layer.out;
     padded_ = std::max(padded_, layer.padded_h * layer.padded_w * layer.in);
     ends_ = std::max(ends_, layer.high * layer.wide * channels);
     product_ = std::max(product_, entries * channels);
-    layers_.push_back(layer);
+    add(layer, {false, 1, entries * layer.out, at, 0});
   }
 
-  void rows(Floats x, const std::vector<int64_t>& dims) {
-    require(x.ndim() == 2, "rows are (B, d)");
-    int64_t covered = 0;
-    for (int64_t dim : dims) {
-      require(dim > 0, "a block is empty");
-      covered += dim;
-    }
-    require(covered == static_cast<int64_t>(x.shape(1)), "rows do not fit the blocks");
-    int64_t at = 0;
-    for (int64_t dim : dims) {
-      Layer layer = begin(Rule::dense, x, x, true, false);
-      layer.x += at;
-      layer.in = dim;
-      piece(false, 1, dim, at);
-      layers_.push_back(layer);
-      at += dim;
-    }
+  void rows(Floats x, int64_t at) {
+    require(x.ndim() == 2 && x.shape(1) > 0, "rows are (B, n)");
+    Layer layer = begin(Rule::dense, x, x);
+    layer.in = static_cast<int64_t>(x.shape(1));
+    add(layer, {false, 1, layer.in, at, 0});
   }
 
-  // Give every piece its block; each must lie in one.
+  // Give every piece its block; each must lie in one. Without blocks some coordinates may be none of ours.
   void share_out(const std::vector<int64_t>& dims, int64_t dim) {
     int64_t covered = 0;
     for (Piece& piece : pieces_) {
@@ -103,7 +87,7 @@ class Layers {
               "a parameter lies in two blocks");
       piece.block = dims.empty() ? 0 : block;
     }
-    require(covered == dim && !overlapping(), "the layers do not make up the whole gradient");
+    require((dims.empty() || covered == dim) && !overlapping(), "the layers do not make up the whole gradient");
   }
 
   int64_t examples() const { return examples_ < 0 ? 0 : examples_; }
@@ -112,7 +96,7 @@ class Layers {
   int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0, widest_ = 0;
 
  private:
-  Layer begin(Rule rule, const Floats& x, const Floats& g, bool weight, bool bias) {
+  Layer begin(Rule rule, const Floats& x, const Floats& g) {
     check_strides(x, "the inputs of an example must lie together, channels last");
     check_strides(g, "the derivatives of an example must lie together, channels last");
     const int64_t n = static_cast<int64_t>(x.shape(0));
@@ -126,8 +110,6 @@ class Layers {
     layer.g = g.data();
     layer.x_stride = x.stride(0);
     layer.g_stride = g.stride(0);
-    layer.weight = weight;
-    layer.bias = bias;
     return layer;
   }
   bool overlapping() const {
@@ -138,7 +120,10 @@ class Layers {
       if (spans[i].first < spans[i - 1].second) return true;
     return false;
   }
-  void piece(bool outer, int64_t rows, int64_t cols, int64_t at) { pieces_.push_back({outer, rows, cols, at, 0}); }
+  void add(const Layer& layer, const Piece& piece) {
+    layers_.push_back(layer);
+    pieces_.push_back(piece);
+  }
 
   int64_t examples_ = -1;
   std::vector<Floats> kept_;  // layers point into these

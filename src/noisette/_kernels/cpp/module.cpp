@@ -29,8 +29,10 @@ std::vector<std::string> variants() {
 }
 
 // Adds the encoded sum of all examples to `total`. Each thread takes a run of examples and sums into its own vector;
-// these are added in order, so that the result depends on the number of threads only.
-void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads, const std::string& isa) {
+// these are added in order, so that the result depends on the number of threads only. Clipping reads `squares` and fills
+// `factors`, a number for each example; both are empty otherwise.
+void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, Total squares, Total factors, int threads,
+                const std::string& isa) {
   const Encode run = variant(isa);
   require(run != nullptr, "this machine or this build has no such instruction set");
   require(threads >= 1, "at least one thread");
@@ -40,6 +42,8 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
   int64_t covered = 0;
   for (int64_t width : dims) covered += width;
   require(dims.empty() || covered == dim, "the blocks do not make up the whole gradient");
+  for (const Total* each : {&squares, &factors})
+    require(static_cast<int64_t>(each->shape(0)) == (owned.l2() ? count : 0), "clipping has a number for each example");
   if (count == 0) return;
   layers.share_out(dims, dim);
   double* const out = total.data();
@@ -57,8 +61,8 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, int threads
       totals[static_cast<size_t>(w)].resize(static_cast<size_t>(dim));
       mine = totals[static_cast<size_t>(w)].data();
     }
-    run({&plan, layers.layers().data(), static_cast<int64_t>(layers.layers().size()), layers.pieces().data(),
-         static_cast<int64_t>(layers.pieces().size()), count * w / workers, count * (w + 1) / workers, mine,
+    run({&plan, layers.layers().data(), layers.pieces().data(), static_cast<int64_t>(layers.pieces().size()),
+         count * w / workers, count * (w + 1) / workers, squares.data(), factors.data(), mine,
          &memories[static_cast<size_t>(w)].work});
   };
   std::vector<std::thread> pool;
@@ -83,11 +87,10 @@ NB_MODULE(_native, m) {
            "knots"_a.noconvert(), "ends"_a.noconvert());
   nb::class_<Layers>(m, "Layers")
       .def(nb::init<>())
-      .def("linear", &Layers::linear, "x"_a.noconvert(), "g"_a.noconvert(), "weight"_a, "bias"_a,
-           "weight_at"_a, "bias_at"_a)
-      .def("conv", &Layers::conv, "x"_a.noconvert(), "g"_a.noconvert(), "kernel"_a, "stride"_a, "margins"_a,
-           "weight"_a, "bias"_a, "weight_at"_a, "bias_at"_a)
-      .def("rows", &Layers::rows, "x"_a.noconvert(), "dims"_a);
-  m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "threads"_a, "isa"_a);
+      .def("linear", &Layers::linear, "x"_a.noconvert(), "g"_a.noconvert(), "at"_a)
+      .def("conv", &Layers::conv, "x"_a.noconvert(), "g"_a.noconvert(), "kernel"_a, "stride"_a, "margins"_a, "at"_a)
+      .def("rows", &Layers::rows, "x"_a.noconvert(), "at"_a);
+  m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "squares"_a.noconvert(),
+        "factors"_a.noconvert(), "threads"_a, "isa"_a);
   m.def("variants", &variants, "The instruction sets that run here, best first.");
 }

@@ -1,0 +1,83 @@
+"""Sums of encoded gradients from terms: a few rows at a time, or none where a term needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from noisette._kernels.native import Kernel, new_layers
+from noisette.gradients.layout import Layout
+from noisette.gradients.terms import Factored, Native, Rows, Term
+
+if TYPE_CHECKING:
+    from noisette._kernels._native import Layers
+
+__all__ = ["add", "at_a_time", "in_order", "takes"]
+
+_AT_HAND = 20_000_000  # coordinates of gradients that are held at a time, where rows have to be computed
+
+
+def at_a_time(dim: int) -> int:
+    """Of how many examples gradients of `dim` coordinates are held: two, and more of small models.
+
+    >>> at_a_time(1_000_000), at_a_time(50_000_000)
+    (20, 2)
+    """
+    return max(2, _AT_HAND // max(1, dim))
+
+
+def takes(kernel: Kernel, layout: Layout) -> bool:
+    """Whether the kernel can sum the gradients of these parameters: each must lie in one block of coordinates."""
+    plain = all(p.dtype != torch.float64 and p.device.type == "cpu" for p in layout.parameters)
+    edges = {0, *torch.cumsum(torch.tensor(kernel.dims or (layout.dim,)), 0).tolist()}
+    return plain and edges <= {*layout.starts.values(), layout.dim}
+
+
+def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor) -> None:
+    """Add the encoded gradients of `count` examples to `total`, float64 (dim,), in the kernel's order."""
+    if kernel.limit is None:
+        for some in _a_few(terms, layout.dim, count):
+            kernel.add(_entered(terms, layout, some), total)
+        return
+    spans = [slice(start, start + p.numel()) for p, start in layout.starts.items()]
+    factored = [(term, span) for term, span in zip(terms, spans, strict=True) if isinstance(term, Factored)]
+    others = [None if isinstance(term, Factored) else term for term in terms]
+    squares = torch.zeros(count, dtype=torch.float64)
+    for term, _ in factored:
+        squares += term.square_norms()
+    if any(others):
+        few = _a_few(others, layout.dim, count)
+        factors = torch.cat([kernel.clip(_entered(others, layout, some), total, squares[some]) for some in few])
+    else:
+        factors = torch.where(squares.isfinite(), torch.clamp(kernel.limit / squares.sqrt(), max=1.0), 0.0)
+    for term, span in factored:
+        term.add(factors, total[span])
+
+
+def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:
+    """What `add` has summed up, (dim,), in the order of the parameters; `terms` are those of any chunk."""
+    for term, part in zip(terms, layout.columns(total.unsqueeze(0)), strict=True):
+        if isinstance(term, Native):
+            part[0] = term.ordered(part[0].clone())
+    return total
+
+
+def _a_few(terms: Sequence[Term | None], dim: int, count: int) -> Iterator[slice]:
+    """Examples whose rows are at hand together."""
+    computed = any(term is not None and not isinstance(term, Native | Rows) for term in terms)
+    step = at_a_time(dim) if computed else max(1, count)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _entered(terms: Sequence[Term | None], layout: Layout, some: slice) -> Layers:
+    """The terms of some examples as the kernel takes them."""
+    layers, rows = new_layers(), layout.rows(some.stop - some.start)
+    for term, start, part in zip(terms, layout.starts.values(), layout.columns(rows), strict=True):
+        if isinstance(term, Native):
+            term.enter(layers, start, some)
+        elif term is not None:
+            layers.rows(term.rows(some, part), start)
+    return layers

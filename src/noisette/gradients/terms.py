@@ -1,0 +1,209 @@
+"""Gradients of one parameter for every example of a chunk, in the form in which a layer gives them.
+
+A layer's rule says how the gradient of an example follows from what went into the layer and the derivative at what
+came out. It is one of a few forms: a sum of outer products, rows that are there already, rows of a table, patches of an
+image (`noisette.gradients.rules.convolution`). Each form knows its `rows`; some know norms and weighted sums without.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from noisette._kernels._native import Layers
+
+__all__ = ["Added", "Factored", "Lookup", "Native", "Outer", "Part", "Products", "Rows", "Term", "outer", "single"]
+
+
+class Term(ABC):
+    """The gradients of a parameter of n numbers for B examples."""
+
+    @abstractmethod
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        """Gradients (b, n) of some of the examples: in `out`, of that shape, where they have to be computed."""
+
+
+class Factored(Term):
+    """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64."""
+
+    @abstractmethod
+    def square_norms(self) -> Tensor:
+        """The square of every example's norm, float64 (B,)."""
+
+    @abstractmethod
+    def add(self, weights: Tensor, total: Tensor) -> None:
+        """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+
+
+class Native(Term):
+    """A term that the native kernel computes itself."""
+
+    @abstractmethod
+    def enter(self, layers: Layers, at: int, some: slice) -> None:
+        """Add some of the examples to the kernel's layers, at coordinate `at` of the sum."""
+
+    def ordered(self, total: Tensor) -> Tensor:
+        """What the kernel has summed up, (n,), in the parameter's own order."""
+        return total
+
+
+class Rows(Term):
+    """Gradients that are there: ``values`` (B, ...), n numbers an example."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = single(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:  # noqa: ARG002
+        return self._values[some]
+
+
+def outer(x: Tensor, g: Tensor) -> Term:
+    """The term of a weight (out, in) from x (B, ..., in) and g (B, ..., out): outer products, summed over positions.
+
+    >>> type(outer(torch.ones(2, 3), torch.ones(2, 4))), type(outer(torch.ones(2, 5, 3), torch.ones(2, 5, 4)))
+    (<class 'noisette.gradients.terms.Outer'>, <class 'noisette.gradients.terms.Products'>)
+    """
+    x, g = _positions(single(x)), _positions(single(g))
+    return Outer(x.squeeze(1), g.squeeze(1)) if x.shape[1] == 1 else Products(x, g)
+
+
+class Products(Term):
+    """The sum over positions of outer products: x (B, T, in) and g (B, T, out) for a weight (out, in).
+
+    Terms may cancel over positions, so that norms and sums are right only where the rows are at hand.
+    """
+
+    def __init__(self, x: Tensor, g: Tensor) -> None:
+        self._x, self._g = x, g
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        x, g = self._x[some], self._g[some]
+        torch.bmm(g.transpose(1, 2), x, out=out.view(len(g), g.shape[2], x.shape[2]))
+        return out
+
+
+class Outer(Factored, Native):
+    """One outer product an example: x (B, in) and g (B, out) for a weight (out, in).
+
+    The norm is that of x times that of g, and the sum over examples is one matrix product.
+
+    >>> weight = Outer(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 10.0]]))
+    >>> weight.rows(slice(None), torch.empty(1, 6))
+    tensor([[ 1.,  2.,  3., 10., 20., 30.]])
+    >>> weight.square_norms()
+    tensor([1414.], dtype=torch.float64)
+    """
+
+    def __init__(self, x: Tensor, g: Tensor) -> None:
+        self._x, self._g = x, g
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        x, g = self._x[some], self._g[some]
+        torch.mul(g.unsqueeze(2), x.unsqueeze(1), out=out.view(len(g), g.shape[1], x.shape[1]))
+        return out
+
+    def square_norms(self) -> Tensor:
+        """The square of every example's norm, float64 (B,)."""
+        x, g = (torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in (self._x, self._g))
+        product: Tensor = x * g
+        return product.square_()
+
+    def add(self, weights: Tensor, total: Tensor) -> None:
+        """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+        weights = weights.unsqueeze(1)
+        x, g = (torch.where(weights != 0, part, 0.0).double() for part in (self._x, self._g))  # zero times NaN is NaN
+        total.view(g.shape[1], x.shape[1]).addmm_((g * weights).T, x)
+
+    def enter(self, layers: Layers, at: int, some: slice) -> None:
+        """Add some of the examples to the kernel's layers, at coordinate `at` of the sum."""
+        layers.linear(self._x[some].contiguous(), self._g[some].contiguous(), at)
+
+
+class Lookup(Factored):
+    """Rows of a table of `count` rows: derivatives g (B, ..., width) of those that an example's `index` (B, ...) names.
+
+    What an example adds to one row is summed up first, in float64: the norm is that of these few rows.
+
+    >>> table = Lookup(torch.tensor([[0, 2, 0]]), torch.tensor([[[1.0], [2.0], [3.0]]]), count=4)
+    >>> table.rows(slice(None), torch.empty(1, 4)), table.square_norms()
+    (tensor([[4., 0., 2., 0.]]), tensor([20.], dtype=torch.float64))
+    """
+
+    def __init__(self, index: Tensor, g: Tensor, count: int, padding: int | None = None) -> None:
+        self._index, self._count = index.flatten(1) if index.ndim > 1 else index.unsqueeze(1), count
+        g = _positions(single(g))
+        self._g = g if padding is None else g.masked_fill((self._index == padding).unsqueeze(2), 0.0)
+        self._compact: tuple[Tensor, Tensor] | None = None
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        index, g = self._index[some], self._g[some]
+        tables = out.zero_().view(len(g), self._count, g.shape[2])
+        tables.scatter_add_(1, index.unsqueeze(2).expand_as(g), g)
+        return out
+
+    def square_norms(self) -> Tensor:
+        """The square of every example's norm, float64 (B,)."""
+        keys, sums = self._summed()
+        found = sums.new_zeros(len(self._index))
+        return found.index_add_(0, keys // self._count, sums.square().sum(dim=1))
+
+    def add(self, weights: Tensor, total: Tensor) -> None:
+        """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+        keys, sums = self._summed()
+        weights = weights[keys // self._count].unsqueeze(1)
+        scaled = torch.where(weights != 0, sums, 0.0) * weights
+        total.view(self._count, -1).index_add_(0, keys % self._count, scaled)
+
+    def _summed(self) -> tuple[Tensor, Tensor]:
+        """Which rows of whose table are named, (k,), and what all of an example's positions add to each, (k, width)."""
+        if self._compact is None:
+            examples = torch.arange(len(self._index), device=self._index.device).unsqueeze(1)
+            keys, place = torch.unique(examples * self._count + self._index, return_inverse=True)
+            sums = torch.zeros(len(keys), self._g.shape[2], dtype=torch.float64, device=self._g.device)
+            self._compact = keys, sums.index_add_(0, place.flatten(), self._g.flatten(0, 1).double())
+        return self._compact
+
+
+class Part(Term):
+    """The term of `count` coordinates of a parameter, from `start` on; the others have no gradient here."""
+
+    def __init__(self, term: Term, start: int, count: int) -> None:
+        self._term, self._span = term, slice(start, start + count)
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        mine = out.zero_()[:, self._span]
+        found = self._term.rows(some, mine)
+        if found is not mine:
+            mine.copy_(found)
+        return out
+
+
+class Added(Term):
+    """Several terms of one parameter: a layer that runs twice, or two that share a weight."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self._terms = terms
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        first, *others = self._terms
+        found = first.rows(some, out)
+        total = out if found is out else out.copy_(found)
+        for other in others:
+            total += other.rows(some, torch.empty_like(out))
+        return total
+
+
+def single(values: Tensor) -> Tensor:
+    """Values, which autograd no longer follows, in float32 at least: what autocast has made shorter adds up badly."""
+    values = values.detach()
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+
+
+def _positions(values: Tensor) -> Tensor:
+    """Values (B, ..., n) as (B, T, n)."""
+    return values.reshape(len(values), -1, values.shape[-1])
