@@ -37,6 +37,11 @@ class Layout:
                 f"{type(model).__name__} cannot be called with other parameters than its own.",
                 hint="give the module that it was made from; under torchrun, join() does what it would do",
             )
+        if any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules()):
+            raise InvalidInput(
+                f"{type(model).__name__} was compiled, and compiled code cannot be shown one example at a time.",
+                hint="give the module itself; compile it for predictions, after the training",
+            )
         if not trainable:
             raise InvalidInput(
                 f"{type(model).__name__} has no trainable parameter.",
