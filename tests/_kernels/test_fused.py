@@ -151,14 +151,13 @@ def test_any_convolution(
     exact = nn.grad.conv2d_weight(x.double(), shape, g.double(), stride=stride, padding=padding)
     layers = native.new_layers()
     last = [t.permute(0, 2, 3, 1).contiguous() for t in (x, g)]
-    layers.conv(*last, list(kernel), list(stride), [*padding, *padding], True, True, 0, exact.numel())
-    total = torch.zeros(exact.numel() + channels[1], dtype=torch.float64)
+    layers.conv(*last, list(kernel), list(stride), [*padding, *padding], 0)
+    total = torch.zeros(exact.numel(), dtype=torch.float64)
     clipping = native.clipping(radius=1e9)
     assert clipping is not None
-    clipping.add(layers, total)
-    weight = total[: exact.numel()].view(*kernel, channels[0], channels[1]).permute(3, 2, 0, 1)
+    assert torch.equal(clipping.clip(layers, total, torch.zeros(count).double()), torch.ones(count).double())
+    weight = total.view(*kernel, channels[0], channels[1]).permute(3, 2, 0, 1)
     torch.testing.assert_close(weight, exact, rtol=0, atol=1e-5 * max(1.0, float(exact.abs().max())))
-    torch.testing.assert_close(total[exact.numel() :], g.double().sum((0, 2, 3)), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("shift", [0, 1])
@@ -200,13 +199,15 @@ def test_one_example_is_in_the_image() -> None:
 
 
 @pytest.mark.parametrize("layer", [nn.Conv2d(4, 6, 3, groups=2), nn.Conv2d(4, 6, 2, dilation=2)], ids=repr)
-def test_groups_and_dilation_go_through_rows(layer: nn.Conv2d) -> None:
+def test_rows_that_the_kernel_does_not_make_itself(layer: nn.Conv2d) -> None:
+    """Groups and dilation: torch computes the rows, the kernel encodes them beside its own."""
     torch.manual_seed(1)
     x, y = data((4, 7, 7))
     model = Then(layer, layer(x[:1]).numel())
+    check(model, (4, 7, 7))
     encoder = Ranked(dim=Gradients(model, nn.CrossEntropyLoss()).dim, profiles=HalfNormal())
     fused, found, rows = sums(model, encoder, x, y)
-    assert fused is None
+    assert fused is not None
     torch.testing.assert_close(found, rows)
 
 
@@ -265,8 +266,14 @@ def test_a_product_that_is_not_finite_counts_as_zero(clipping: bool, bad: float,
     found = []
     for keep in ([0, 1, 2], [0, 2]):
         layers, total = native.new_layers(), torch.zeros(dim, dtype=torch.float64)
-        layers.linear(x[keep], g[keep], True, bias, 0, 10)
-        kernel.add(layers, total)
+        layers.linear(x[keep], g[keep], 0)
+        if bias:
+            layers.rows(g[keep], 10)
+        if clipping:
+            factors = kernel.clip(layers, total, torch.zeros(len(keep)).double())
+            assert (factors == 0).tolist() == [number == 1 for number in keep]
+        else:
+            kernel.add(layers, total)
         found.append(total)
     assert torch.equal(*found)
     assert found[0].abs().sum() > 0

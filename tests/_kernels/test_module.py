@@ -28,8 +28,7 @@ def layers() -> object:
 
 
 def run(plan: object, what: object, dim: int, threads: int = 1, isa: str = "plain") -> None:
-    clips = plan in (L2_PLAN,)
-    numbers = torch.zeros(2 if clips else 0, dtype=torch.float64)
+    numbers = torch.zeros(2 if plan is L2_PLAN else 0, dtype=torch.float64)
     native_module.encode_sum(plan, what, torch.zeros(dim, dtype=torch.float64), numbers, numbers.clone(), threads, isa)
 
 
@@ -75,11 +74,8 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "starts fall": ("ascend", lambda: block(6, LEVELS, [0, 2, 2], KNOTS, [6])),
     "knots of others": ("each knot", lambda: block(6, LEVELS, [0, 1, 2], np.ones((1, 3), np.float32), [6])),
     "knots too short": ("dimension", lambda: block(6, LEVELS, [0, 1, 2], KNOTS, [5])),
-    "rows and blocks": ("rows do not fit", lambda: rows([2, 3])),
-    "rows too long": ("rows do not fit", lambda: rows([6, 6])),
-    "empty block": ("empty", lambda: rows([6, 0])),
-    "negative block": ("empty", lambda: rows([6, -6, 6])),
-    "rows in three dimensions": ("rows are", lambda: rows([6], ONE(2, 3, 6))),
+    "rows of no length": ("rows are", lambda: rows([6, 0])),
+    "rows in three dimensions": ("rows are", lambda: layers().rows(ONE(2, 3, 6), 0)),
     "rows across": ("lie together", lambda: rows([6], ONE(6, 2).T)),
     "linear in three dimensions": ("linear", lambda: linear(ONE(2, 3, 1), ONE(2, 2))),
     "numbers of examples": ("examples differ", lambda: linear(ONE(3, 3), ONE(2, 2))),
@@ -94,16 +90,24 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "no channels": ("empty", lambda: conv(ONE(2, 3, 3, 0), ONE(2, 2, 2, 1), [2, 2], [1, 1], [0] * 4)),
     "channels first": ("lie together", lambda: conv(ONE(2, 2, 3, 3).permute(0, 2, 3, 1), ONE(2, 3, 3, 1), *ONES)),
     "outside the total": ("outside", lambda: run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2), bias_at=7), 8)),
-    "before the total": ("outside", lambda: run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2), weight_at=-1), 8)),
+    "before the total": ("outside", lambda: run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2), at=-1), 8)),
     "on top of each other": ("whole gradient", lambda: run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2), bias_at=0), 8)),
-    "a hole": ("whole gradient", lambda: run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2)), 9)),
+    "a hole": ("whole gradient", lambda: run(plan(dim=9), linear(ONE(2, 3), ONE(2, 2)), 9)),
     "in two blocks": ("two blocks", lambda: run(two_blocks(), linear(ONE(2, 3), ONE(2, 2)), 8)),
     "other blocks": ("whole gradient", lambda: run(plan(dim=5), rows([6]), 6)),
     "no blocks": ("blocks", lambda: run(native_module.Plan("snap", 1.0), rows([6]), 6)),
     "blocks for clipping": ("blocks", lambda: run(plan("l2"), rows([6]), 6)),
+    "clipping without norms": ("each example", lambda: clip(rows([6]), squares=0)),
+    "clipping without a place for factors": ("each example", lambda: clip(rows([6]), factors=1)),
+    "norms where nothing is clipped": ("each example", lambda: clip(rows([6]), plan())),
     "no threads": ("thread", lambda: run(L2_PLAN, rows([6]), 6, threads=0)),
     "no such variant": ("instruction set", lambda: run(L2_PLAN, rows([6]), 6, isa="mmx")),
 }  # fmt: skip
+
+
+def clip(what: object, plan: object = L2_PLAN, squares: int = 2, factors: int = 2) -> None:
+    numbers = [torch.zeros(n, dtype=torch.float64) for n in (6, squares, factors)]
+    native_module.encode_sum(plan, what, *numbers, 1, "plain")
 
 
 def two_blocks() -> object:
@@ -123,22 +127,37 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
 def test_other_types_are_refused_not_converted(wrong: torch.dtype) -> None:
     with pytest.raises(TypeError, match="float32"):
         rows([6], ONE(2, 6).to(wrong))
-    with pytest.raises(TypeError, match="float64"):
-        native_module.encode_sum(L2_PLAN, rows([6]), torch.zeros(6, dtype=torch.float32), 1, "plain")
+    for place in range(3):
+        numbers = [torch.zeros(n, dtype=torch.float64) for n in (6, 2, 2)]
+        numbers[place] = numbers[place].to(wrong if wrong != torch.float64 else torch.float32)
+        with pytest.raises(TypeError, match="float64"):
+            native_module.encode_sum(L2_PLAN, rows([6]), *numbers, 1, "plain")
 
 
 def test_what_fits_is_not_refused() -> None:
     run(L2_PLAN, linear(ONE(2, 3), ONE(2, 2)), 8)
     run(plan(), rows([6]), 6)
     run(plan("snap"), rows([2, 4]), 6)
+    clip(rows([2, 4]))
+
+
+def test_clipping_leaves_coordinates_of_others_alone() -> None:
+    """What is not in the layers adds to the norm by its square alone; the kernel tells what it multiplied by."""
+    made = layers()
+    made.rows(torch.tensor([[3.0], [0.5]]), 1)
+    total, factors = torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    native_module.encode_sum(L2_PLAN, made, total, torch.tensor([16.0, 0.0]).double(), factors, 1, "plain")
+    torch.testing.assert_close(factors, torch.tensor([0.2, 1.0]).double())
+    torch.testing.assert_close(total, torch.tensor([0.0, 0.6 + 0.5, 0.0]).double())
 
 
 def test_layers_keep_what_they_point_at() -> None:
     """A tensor that nobody else holds is not freed, and overwritten, before it is summed."""
     made = layers()
-    made.rows(torch.full((4, 5_000), 2.0), [5_000])
+    made.rows(torch.full((4, 5_000), 2.0), 0)
     total, others = torch.zeros(5_000, dtype=torch.float64), [torch.full((4, 5_000), 9.0) for _ in range(8)]
-    native_module.encode_sum(native_module.Plan("l2", 1e9), made, total, 1, "plain")
+    numbers = torch.zeros(4, dtype=torch.float64)
+    native_module.encode_sum(native_module.Plan("l2", 1e9), made, total, numbers, numbers.clone(), 1, "plain")
     assert torch.equal(total, torch.full((5_000,), 8.0, dtype=torch.float64))
     assert len(others) == 8
 

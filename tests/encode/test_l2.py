@@ -10,7 +10,8 @@ import torch
 
 from noisette import L2
 from noisette._kernels.reference import allowed
-from noisette.gradients.ghost import l2_sum
+from noisette.gradients.terms import Outer, Rows
+from tests.gradients.models import encoded
 from tests.helpers import adversarial_rows, ordinary_rows
 
 
@@ -63,10 +64,12 @@ def test_every_path_clips_to_the_same_norm() -> None:
     x, g = torch.randn(1, 40, generator=torch.Generator().manual_seed(1)), torch.full((1, 3), 7.0)
     row = torch.cat([torch.outer(g[0], x[0]).flatten(), g[0]])[None]
     encoder = L2(dim=row.shape[1], radius=0.3)
-    found = {"reference": encoder.encode(row)[0], "factored": l2_sum([(x, g)], encoder.radius)}
+    found = {"reference": encoder.encode(row)[0]}
     kernel = encoder.kernel()
     if kernel is not None:
         found["kernel"] = kernel.rows_sum(row)
+        found["factored"] = encoded(kernel, {Outer(x, g): 120, Outer(torch.ones(1, 1), g): 3}, 1)
+        found["both"] = encoded(kernel, {Outer(x, g): 120, Rows(g): 3}, 1)
     for name, clipped in found.items():
         norm = float(torch.linalg.vector_norm(clipped))
         assert norm <= encoder.radius, name

@@ -169,9 +169,9 @@ def weights_lost(patch: pytest.MonkeyPatch) -> None:
 def mask_lost(patch: pytest.MonkeyPatch) -> None:
     given = objective.Aim.with_state
 
-    def without(self: objective.Aim, state: Mapping[str, Tensor], batch: Any, *, whole: bool = False) -> Any:
+    def without(self: objective.Aim, state: Mapping[str, Tensor], batch: Any, **how: bool) -> Any:
         if isinstance(batch, dict) and "attention_mask" in batch:
             batch = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}
-        return given(self, state, batch, whole=whole)
+        return given(self, state, batch, **how)
 
     patch.setattr(objective.Aim, "with_state", without)

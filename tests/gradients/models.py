@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette.gradients import Gradients
+from noisette._kernels.native import Kernel
+from noisette.gradients import Gradients, sums
+from noisette.gradients.layout import Layout
+from noisette.gradients.terms import Term
 
 
 def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -26,6 +29,14 @@ def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Ten
 
 def all_rows(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([torch.empty(0, gradients.dim), *(rows.clone() for rows in gradients.chunks((x, y)))])
+
+
+def encoded(kernel: Kernel, terms: Mapping[Term, int], count: int) -> Tensor:
+    """The encoded sum, float64 (dim,), of the gradients of `count` examples: terms with the length of each."""
+    layout = Layout(nn.ParameterList([torch.zeros(length) for length in terms.values()]))
+    total = torch.zeros(layout.dim, dtype=torch.float64)
+    sums.add(kernel, list(terms), layout, count, total)
+    return sums.in_order(list(terms), layout, total)
 
 
 def paper_cnn() -> nn.Sequential:

@@ -113,7 +113,8 @@ class Witness:
 
     def confirms(self, way: Way) -> bool:
         """Does this way give the examples the same gradients?"""
-        found = torch.empty_like(self._gradients)
+        dtype = torch.promote_types(self._gradients.dtype, torch.float32)  # rows are never shorter
+        found = torch.empty_like(self._gradients, dtype=dtype)
         try:
             torch.manual_seed(0)
             way.rows(change(self._batch, Tensor.clone), found)
@@ -121,7 +122,7 @@ class Witness:
             raise
         except Exception:  # noqa: BLE001 - the model has run before, so it is the way that does not fit
             return False
-        return _near(found, self._gradients, max(_largest(self._gradients), _SMALL), power=0.5)
+        return _near(self._gradients, found.to(self._gradients), max(_largest(self._gradients), _SMALL), power=0.5)
 
     def _run(self, batch: Batch, seed: int = 0) -> _Run:
         torch.manual_seed(seed)
@@ -163,7 +164,10 @@ def _largest(values: Tensor) -> float:
 
 
 def _near(one: Tensor, other: Tensor, size: float, power: float) -> bool:
-    tolerance = float(torch.finfo(one.dtype).eps) ** power * size
+    dtypes = {one.dtype}
+    if torch.is_autocast_enabled(one.device.type) and one.dtype == torch.float32:
+        dtypes.add(torch.get_autocast_dtype(one.device.type))
+    tolerance = max(torch.finfo(dtype).eps for dtype in dtypes) ** power * size
     return torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True)
 
 

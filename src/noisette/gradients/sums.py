@@ -67,14 +67,18 @@ def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:
 
 def _a_few(terms: Sequence[Term | None], dim: int, count: int) -> Iterator[slice]:
     """Examples whose rows are at hand together."""
-    computed = any(term is not None and not isinstance(term, Native | Rows) for term in terms)
-    step = at_a_time(dim) if computed else max(1, count)
+    step = at_a_time(dim) if _computed(terms) else max(1, count)
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _computed(terms: Sequence[Term | None]) -> bool:
+    """Whether rows have to be computed, and a place for them is needed."""
+    return any(term is not None and not isinstance(term, Native | Rows) for term in terms)
 
 
 def _entered(terms: Sequence[Term | None], layout: Layout, some: slice) -> Layers:
     """The terms of some examples as the kernel takes them."""
-    layers, rows = new_layers(), layout.rows(some.stop - some.start)
+    layers, rows = new_layers(), layout.rows(some.stop - some.start if _computed(terms) else 0)
     for term, start, part in zip(terms, layout.starts.values(), layout.columns(rows), strict=True):
         if isinstance(term, Native):
             term.enter(layers, start, some)

@@ -49,7 +49,7 @@ class RMSNorm(Rule):
 
 def _over_space(values: Tensor, examples: int) -> Rows:
     """The sum of (B * N, C, *space) over all but examples and channels."""
-    return Rows(torch.unflatten(values.flatten(2).sum(dim=2), 0, (examples, -1)).sum(dim=1))
+    return Rows(values.reshape(examples, -1, values.shape[1], values[0, 0].numel()).sum(dim=(1, 3)))
 
 
 class GroupNorm(Rule):

@@ -1,0 +1,54 @@
+"""How many gradients are held at a time, whatever the batch is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noisette import L2, Encoder, Ranked, Tails
+from noisette.gradients import Gradients
+from noisette.gradients.layout import Layout
+from tests.gradients.models import Then
+from tests.gradients.rules.cases import bent
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of how many examples rows were asked for."""
+    found: list[int] = []
+    honest = Layout.rows
+
+    def rows(self: Layout, count: int) -> Tensor:
+        found.append(count)
+        return honest(self, count)
+
+    monkeypatch.setattr(Layout, "rows", rows)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["L2", "Ranked", "rows"])
+def test_of_large_models_two_gradients_are_held(kind: str, asked: list[int]) -> None:
+    """More than 10 million parameters, on a sequence."""
+    model = Then(nn.Linear(3, 2_600_000), 1, after=lambda h: h.mean(dim=(1, 2), keepdim=True))
+    gradients, batch = Gradients(model, bent), (torch.randn(5, 2, 3), torch.zeros(5))
+    assert gradients.dim > 10_000_000
+    if kind == "rows":
+        gradients._trusted = gradients._modes()  # the check of what is mixed has tables of its own
+        assert [len(rows) for rows in gradients.chunks(batch)] == [2, 2, 1]
+    else:
+        encoder: Encoder = (
+            L2(dim=gradients.dim) if kind == "L2" else Ranked(dim=gradients.dim, profiles=Tails(levels=8))
+        )
+        assert gradients._fused_sum(encoder, batch) is not None
+    assert asked == [2, 2, 1]
+
+
+def test_no_row_is_held_where_none_is_computed(asked: list[int]) -> None:
+    """Vectors through Linear layers: their norms and sums come from factors, whatever the number of examples."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(50, 6)
+    gradients = Gradients(model, bent)
+    for encoder in (L2(dim=gradients.dim), Ranked(dim=gradients.dim)):
+        assert gradients._fused_sum(encoder, (x, torch.zeros(50))) is not None
+    assert set(asked) == {0}
