@@ -1,6 +1,6 @@
 """The audit of a step sees what is broken, and nothing else. Seeds are fixed; an audit's level is 1e-4.
 
-What it sees and how often is counted in test_a_tenth.py, and in full in test_full_counts.py.
+What it sees and how often is counted in test_a_few.py, and in full in test_full_counts.py.
 """
 
 from __future__ import annotations
