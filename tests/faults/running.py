@@ -24,7 +24,7 @@ STEPS = test_trained_is_accounted.test_trained_is_accounted
 
 
 def _judges(says: str) -> tuple[Catcher, ...]:
-    return tuple(by(STEPS, name=name, says=says) for name in ("L2 and Gaussian", "Ranked and Student-t"))
+    return by(STEPS, name="L2 and Gaussian", says=says), by(STEPS, name="Ranked and Student-t", says=says, heavy=True)
 
 
 # -- the order of a step -----------------------------------------------------------------------------------------------
