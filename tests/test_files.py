@@ -154,11 +154,12 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
 def test_what_another_has_begun_to_write_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were two names ever the same, the second writer is refused, and the first one's file is whole."""
     path = tmp_path / "file"
-    monkeypatch.setattr(files, "_beside", lambda path: path.with_name("taken.new"))
-    with files.replacing(path) as file:
-        file.write(b"first")
-        with refused(InvalidInput, match="file exists"):
-            files.write(path, b"second")
+    with monkeypatch.context() as patch:  # undone before a planted fault is
+        patch.setattr(files, "_beside", lambda path: path.with_name("taken.new"))
+        with files.replacing(path) as file:
+            file.write(b"first")
+            with refused(InvalidInput, match="file exists"):
+                files.write(path, b"second")
     assert path.read_bytes() == b"first"
 
 
