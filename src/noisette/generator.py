@@ -16,6 +16,7 @@ from noisette.errors import InvalidInput
 __all__ = ["Generator"]
 
 _BLOCK = 1 << 20  # bytes encrypted at a time
+_ZEROS = memoryview(bytes(_BLOCK))  # what is encrypted: the stream itself comes out
 
 
 class Generator:
@@ -64,16 +65,19 @@ class Generator:
         """`n` independent uniform 64-bit words, shape (n,)."""
         if self._process != os.getpid():
             self._lose()
-        out = np.zeros(n, dtype=np.uint64)
+        out = np.empty(n, dtype=np.uint64)
         octets = out.view(np.uint8)
         for start in range(0, octets.size, _BLOCK):
             block = octets[start : start + _BLOCK]
-            block[:] = np.frombuffer(self._stream.update(bytes(block.size)), dtype=np.uint8)
+            block[:] = np.frombuffer(self._stream.update(_ZEROS[: block.size]), dtype=np.uint8)
         return out
 
     def uniforms(self, n: int) -> npt.NDArray[np.float64]:
         """`n` uniforms on (0, 1], 64 bits each, so that tails reach down to 2**-65, shape (n,)."""
-        return (self.words(n).astype(np.float64) + 0.5) * 2.0**-64
+        made = self.words(n).astype(np.float64)
+        made += 0.5
+        made *= 2.0**-64
+        return made
 
     def signed(self, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """`n` independent fair signs and uniforms on (0, 1], from one word each, shapes (n,) and (n,)."""

@@ -42,10 +42,12 @@ class Gaussian(Noise):
     def _sample(self, n: int, generator: Generator) -> Array:
         # Box and Muller's pairs: exact, and twice as fast as inverting the distribution function. Torch has vectors for
         # it on every processor, numpy on few.
-        radius, angle = (torch.from_numpy(generator.uniforms((n + 1) // 2)) for _ in range(2))
+        half = (n + 1) // 2
+        radius, angle = torch.from_numpy(generator.uniforms(2 * half)).view(2, half)
         radius.log_().mul_(-2).sqrt_()
         angle.mul_(2 * math.pi)
-        return torch.cat([radius * angle.cos(), radius * angle.sin()])[:n].numpy()
+        pairs = torch.stack([angle.cos(), angle.sin()]).mul_(radius)
+        return pairs.view(-1)[:n].numpy()
 
     def _loss(self, y: Array, tau: float) -> Array:
         return tau * (y + tau / 2)
