@@ -73,5 +73,6 @@ clean:
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib || true  # pip would take one core; some packages have templates
 	touch $@

@@ -199,7 +199,7 @@ def _ends(farthest: int) -> npt.NDArray[np.int64]:
 
 
 def log_sum(exponents: Array) -> Array:
-    """The logarithm of the sum of e^x over each row of (n, k), shape (n,): scipy's logsumexp in a fifth of its time.
+    """Log of the sum of e^x over each row of (n, k), shape (n,): scipy's logsumexp, at least 2.5 times as fast.
 
     >>> log_sum(np.array([[1000.0, 1000.0], [-np.inf, -np.inf], [np.inf, 0.0]])).round(2).tolist()
     [1000.69, -inf, inf]
