@@ -128,9 +128,9 @@ def _releases(seen: Observed, frozen: list[Released] | None) -> Iterator[None]:
         seen.shapes.append((total.dim,))
         return out
 
-    def watched_write(self: Any, flat: torch.Tensor) -> None:
+    def watched_write(self: Any, flat: torch.Tensor, over: float = 1.0) -> None:
         seen.shapes.append(tuple(flat.shape))
-        write(self, flat)
+        write(self, flat, over)
 
     with _swapped((steps, "release", watched_release), (Gradients, "write", watched_write)):
         yield

@@ -95,7 +95,7 @@ class Outer(Factored, Native):
     >>> weight = Outer(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 10.0]]))
     >>> weight.rows(slice(None), torch.empty(1, 6))
     tensor([[ 1.,  2.,  3., 10., 20., 30.]])
-    >>> weight.square_norms()
+    >>> weight.square_norms().round()
     tensor([1414.], dtype=torch.float64)
     """
 
