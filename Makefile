@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 
 # Tensors here are small, and tests run side by side: one thread each.
 export OMP_NUM_THREADS ?= 1
+TWO := -n 2 --dist worksteal
 
 # Data sets are looked for beside the repository unless NOISETTE_DATA says where they are.
 ifndef NOISETTE_DATA
@@ -16,7 +17,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test quick lint slow sanitize bench bench-page figures clean
+.PHONY: demo test quick lint slow research sanitize bench bench-page figures clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -24,21 +25,25 @@ demo: $(READY)
 
 # lint, types, tests, and every example in docstrings and on the pages
 test: lint
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
-	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
+	$(BIN)/pytest -m "not slow and not research" $(TWO)
+	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" $(TWO) src README.md docs
 
 # within a minute: lint, types, and tests/quick.txt, which has the quickest tests of every promise
 quick: lint
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal @tests/quick.txt
+	$(BIN)/pytest -m "not slow and not research" $(TWO) @tests/quick.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# statistical and kill tests at their full counts
-slow: $(READY)
+# statistical and kill tests at their full counts, after the tests of experiments/
+slow: research
 	$(BIN)/pytest -m slow
+
+# how experiments/ computes and draws; what guards its committed results is in `make test`
+research: $(READY)
+	$(BIN)/pytest -m "research and not slow" $(TWO) tests/experiments
 
 # the tests of the native kernel, with a kernel that stops at any wrong address or undefined arithmetic
 sanitize: $(READY)

@@ -20,15 +20,21 @@ def tables(found: dict[str, object]) -> str:
     lines = []
     for case in found["steps"]:
         lines += [f"Model {case['case']}, batch {case['batch']}, medians of {case['rounds']} rounds:", ""]
-        lines += ["| step | ms | our Ranked + Student-t + KS step takes | quartiles |", "|---|---|---|---|"]
+        lines += [
+            "| step | ms | our Ranked + Student-t + KS step takes | our L2 + Gaussian step takes |",
+            "|---|---|---|---|",
+        ]
         for name, row in case["rows"].items():
-            low, middle, high = row["ratio"]
-            lines.append(f"| {name} | {row['ms']:.1f} | {middle:.2f} of it | {low:.2f} to {high:.2f} |")
+            ratios = row["ratio"], row["l2_ratio"]
+            cells = (f"{middle:.2f} of it ({low:.2f} to {high:.2f})" for low, middle, high in ratios)
+            lines.append(f"| {name} | {row['ms']:.1f} | " + " | ".join(cells) + " |")
         lines.append("")
-    memory, scaling = found["memory_mb"], found["scaling"]
-    lines += ["| peak memory above set-up, C, batch 256 | MB |", "|---|---|"]
-    lines += [f"| {name} | {megabytes} |" for name, megabytes in memory.items()]
-    lines += ["", "| coordinates | encoding one gradient, ms |", "|---|---|"]
+    memory, scaling = found["memory"], found["scaling"]
+    for case, rows in memory.items():
+        lines += [f"| {case} | peak memory above set-up, MB | a step, CPU seconds |", "|---|---|---|"]
+        lines += [f"| {name} | {megabytes} | {seconds} |" for name, (megabytes, seconds) in rows.items()]
+        lines.append("")
+    lines += ["| coordinates | encoding one gradient, ms |", "|---|---|"]
     lines += [f"| {d:,} | {ms:.2f} |" for d, ms in zip(scaling["dims"], scaling["encode_ms"], strict=True)]
     lines += ["", "| batch, model M | step, ms |", "|---|---|"]
     lines += [f"| {b} | {ms:.1f} |" for b, ms in zip(scaling["batches"], scaling["step_ms"], strict=True)]

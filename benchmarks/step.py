@@ -23,120 +23,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from cases import CASES, Step, opacus, ours, plain
 
-from noisette import KS, L2, Gaussian, Mechanism, PaperGaussian, Ranked, StudentT, make_private
+from noisette import PaperGaussian, Ranked
 from noisette._kernels import native
-from noisette.models.convolutional import cifar_cnn, mnist_cnn
 from noisette.report.style import GREY, INK, PALETTE, panels, save
 
-Step = Callable[[], object]
 RESULTS = Path(__file__).parent / "results"
-LAST = torch.channels_last
 
 
-class Block(nn.Module):
-    """A transformer block on 16 tokens: Linear layers on sequences have no rule and go through torch.func."""
-
-    def __init__(self, width: int = 32, heads: int = 4) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm, self.attend, self.mix = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.out = nn.Linear(width, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, t, w = x.shape
-        q, k, v = self.attend(self.norm(x)).view(b, t, 3, self.heads, w // self.heads).permute(2, 0, 3, 1, 4)
-        weights = (q @ k.transpose(-1, -2) / (w // self.heads) ** 0.5).softmax(dim=-1)
-        x = x + self.mix((weights @ v).transpose(1, 2).reshape(b, t, w))
-        return self.out((x + self.narrow(torch.relu(self.wide(x)))).mean(dim=1))
-
-
-CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
-    "M": (mnist_cnn, (1, 28, 28), 256),
-    "C": (lambda: cifar_cnn(activation="tanh", width=32), (3, 32, 32), 64),
-    "T": (Block, (16, 32), 64),
-}
-
-
-def batch(case: str, size: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    shape = CASES[case][1]
-    return torch.rand(size, *shape, generator=generator), torch.randint(10, (size,), generator=generator)
-
-
-def plain(case: str, size: int, last: bool) -> Step:
-    model, (x, y) = CASES[case][0](), batch(case, size)
-    if last:
-        model, x = model.to(memory_format=LAST), x.to(memory_format=LAST)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-    return step
-
-
-def ours(case: str, size: int, encoded: bool) -> Step:
-    """Rate 1 on a data set of one batch, so that a step has exactly `size` examples."""
-    model, (x, y) = CASES[case][0](), batch(case, size)
-    dim = sum(p.numel() for p in model.parameters())
-    if encoded:
-        profiles = PaperGaussian(n=1000) if dim < 100_000 else PaperGaussian(n=1000, levels=512)
-        mechanism = Mechanism(Ranked(dim=dim, profiles=profiles), StudentT(df=9, scale=1.0), rate=1.0, steps=10**6)
-    else:
-        mechanism = Mechanism(L2(dim=dim), Gaussian(scale=1.1), rate=1.0, steps=10**6)
-    private = make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism, denoiser=KS() if encoded else None)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step() -> None:
-        private.step()
-        optimizer.step()
-
-    return step
-
-
-def opacus(case: str, size: int, mode: str, last: bool) -> Step:
-    """A full step of Opacus: per-example gradients, clipping, noise, update."""
-    from opacus.grad_sample import GradSampleModule, GradSampleModuleExpandedWeights
-    from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
-    from opacus.optimizers import DPOptimizer
-    from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
-    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-
-    inner, (x, y) = CASES[case][0](), batch(case, size)
-    if last:
-        inner, x = inner.to(memory_format=LAST), x.to(memory_format=LAST)
-    sgd = torch.optim.SGD(inner.parameters(), lr=0.01)
-    settings = {"noise_multiplier": 1.1, "max_grad_norm": 1.0, "expected_batch_size": size}
-    if mode == "ghost":
-        model = GradSampleModuleFastGradientClipping(inner, max_grad_norm=1.0, use_ghost_clipping=True)
-        optimizer = DPOptimizerFastGradientClipping(sgd, **settings)
-        loss = DPLossFastGradientClipping(model, optimizer, nn.CrossEntropyLoss(reduction="mean"), "mean")
-    else:
-        model = GradSampleModuleExpandedWeights(inner) if mode == "ew" else GradSampleModule(inner)
-        optimizer, loss = DPOptimizer(sgd, **settings), nn.CrossEntropyLoss()
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()
-
-    return step
-
-
-def contenders(case: str, size: int) -> dict[str, Step]:
-    found = {"ours Ranked+StudentT+KS": ours(case, size, True), "ours L2+Gaussian": ours(case, size, False)}
-    if case == "T":
-        return found | {"plain SGD": plain(case, size, False), "Opacus hooks": opacus(case, size, "hooks", False)}
+def contenders(case: str) -> dict[str, Step]:
+    """One step of each: theirs run the model as it is and, where images make a difference, in channels-last layout."""
+    found = {"ours Ranked+StudentT+KS": ours(case, encoded=True), "ours L2+Gaussian": ours(case, encoded=False)}
+    if CASES[case].tokens:
+        found |= {"plain SGD": plain(case), "Opacus hooks": opacus(case, "hooks")}
+        return found if case == "R" else found | {"Opacus ghost": opacus(case, "ghost")}
     for last in (True, False):
         name = "channels_last" if last else "as shipped"
-        found[f"plain SGD {'channels_last' if last else 'NCHW'}"] = plain(case, size, last)
+        found[f"plain SGD {'channels_last' if last else 'NCHW'}"] = plain(case, last=last)
         for mode in ("hooks", "ew", "ghost"):
-            found[f"Opacus {mode} {name}"] = opacus(case, size, mode, last)
+            found[f"Opacus {mode} {name}"] = opacus(case, mode, last=last)
     return found
 
 
@@ -153,19 +59,22 @@ def interleaved(steps: dict[str, Step], rounds: int, clock: Callable[[], float] 
     return times
 
 
-def compared(case: str, size: int, rounds: int) -> dict[str, object]:
-    steps = contenders(case, size)
+def compared(case: str, rounds: int) -> dict[str, object]:
+    """Median times, and quartiles of the ratios of our two steps to every other."""
+    steps = contenders(case)
     times = interleaved(steps, rounds)
-    names, milliseconds = list(steps), np.median(times, axis=0) * 1e3
-    ratios = times[:, :1] / times
-    quartiles = np.quantile(ratios, [0.25, 0.5, 0.75], axis=0)
-    for name, ms, low, middle, high in zip(names, milliseconds, *quartiles, strict=True):
-        print(f"  {case} {size:5d}  {name:28s} {ms:8.1f} ms   ours / this {middle:.2f}  [{low:.2f}, {high:.2f}]")
-    rows = {
-        name: {"ms": round(float(ms), 2), "ratio": [round(float(q), 3) for q in column]}
-        for name, ms, column in zip(names, milliseconds, quartiles.T, strict=True)
-    }
-    return {"case": case, "batch": size, "rounds": rounds, "rows": rows}
+    rows = {}
+    for column, name in enumerate(steps):
+        ratios = [np.quantile(times[:, mine] / times[:, column], [0.25, 0.5, 0.75]) for mine in (0, 1)]
+        ms = float(np.median(times[:, column])) * 1e3
+        rows[name] = {"ms": round(ms, 2), "ratio": _rounded(ratios[0]), "l2_ratio": _rounded(ratios[1])}
+        encoded, clipped = (f"{middle:.2f} [{low:.2f}, {high:.2f}]" for low, middle, high in ratios)
+        print(f"  {case:3s} {name:28s} {ms:8.1f} ms   Ranked / this {encoded}   L2 / this {clipped}", flush=True)
+    return {"case": case, "batch": CASES[case].size, "rounds": rounds, "rows": rows}
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [round(float(value), 3) for value in values]
 
 
 def affine(xs: list[int], ys: list[float]) -> float:
@@ -182,7 +91,7 @@ def against_size(rounds: int) -> dict[str, object]:
     encoders = [Ranked(dim=d, profiles=PaperGaussian(n=1000, levels=512)) for d in dims]
     encode = {str(e.dim): partial(e.encode_sum, rows[:, : e.dim].contiguous()) for e in encoders}
     by_dim = np.median(interleaved(encode, rounds), axis=0) / 16
-    by_batch = np.median(interleaved({str(b): ours("M", b, True) for b in sizes}, rounds), axis=0)
+    by_batch = np.median(interleaved({str(b): ours("M", b, encoded=True) for b in sizes}, rounds), axis=0)
     found = {
         "dims": dims,
         "encode_ms": [round(float(t) * 1e3, 3) for t in by_dim],
@@ -198,7 +107,7 @@ def against_size(rounds: int) -> dict[str, object]:
 
 def threads(rounds: int) -> float:
     """How many times the throughput of one thread two have, on C, in wall time."""
-    step = ours("C", 64, True)
+    step = ours("C", encoded=True)
 
     def with_threads(n: int) -> Step:
         return lambda: (torch.set_num_threads(n), step())
@@ -210,26 +119,37 @@ def threads(rounds: int) -> float:
     return gain
 
 
-def memory(name: str) -> float:
-    """Peak megabytes above set-up of one step on C with 256 examples, in a process of its own."""
-    command = [sys.executable, __file__, "--memory", name]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+MEMORY: dict[str, dict[str, Callable[[], Step]]] = {
+    "C, batch 256": {
+        "plain": lambda: plain("C", 256, last=True),
+        "ours": lambda: ours("C", 256, encoded=True),
+        "ghost": lambda: opacus("C", "ghost", 256),
+        "hooks": lambda: opacus("C", "hooks", 256),
+    },
+    "big": {
+        "plain": lambda: plain("big"),
+        "ours, L2": lambda: ours("big", encoded=False),
+        "ghost": lambda: opacus("big", "ghost"),
+    },
+}
 
 
-def measure_memory(name: str) -> None:
-    torch.set_num_threads(1)
+def memory(case: str, name: str) -> tuple[float, float]:
+    """Peak megabytes above set-up of two steps, and CPU seconds of the second, in a process of its own."""
+    command = [sys.executable, __file__, "--memory", case, name]
+    megabytes, seconds = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return round(float(megabytes)), round(float(seconds), 2)
+
+
+def measure_memory(case: str, name: str) -> None:
     warnings.simplefilter("ignore")
-    made = {
-        "ours": lambda: ours("C", 256, True),
-        "plain": lambda: plain("C", 256, True),
-        "hooks": lambda: opacus("C", 256, "hooks", False),
-        "ghost": lambda: opacus("C", 256, "ghost", False),
-    }
-    step = made[name]()
+    step = MEMORY[case][name]()
     start = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the set-up
-    step(), step()
-    print((_resident("VmHWM") - start) / 1024)
+    step()
+    began = time.process_time()
+    step()
+    print((_resident("VmHWM") - start) / 1024, time.process_time() - began)
 
 
 def _resident(field: str) -> int:
@@ -238,16 +158,16 @@ def _resident(field: str) -> int:
 
 
 def draw(found: dict[str, object]) -> None:
-    figure, axes = panels(2, width=5.6, height=3.8)
-    for axis, row in zip(axes, found["steps"], strict=False):
+    figure, axes = panels(len(found["steps"]), width=5.6, height=3.8)
+    for axis, row in zip(axes, found["steps"], strict=True):
         rows = row["rows"]
-        base = rows["plain SGD channels_last"]["ms"]
+        base = (rows.get("plain SGD channels_last") or rows["plain SGD"])["ms"]
         order = sorted(rows, key=lambda name: rows[name]["ms"], reverse=True)
         axis.barh(
             order, [rows[n]["ms"] / base for n in order], color=[PALETTE[0] if "ours" in n else GREY for n in order]
         )
         axis.axvline(1, color=INK, linewidth=0.8)
-        axis.set_xlabel("CPU time of a step / plain SGD, channels_last")
+        axis.set_xlabel("CPU time of a step / plain SGD")
         axis.set_title(f"model {row['case']}, batch {row['batch']}", fontsize=11)
     save(figure, RESULTS / "step.png")
 
@@ -255,20 +175,21 @@ def draw(found: dict[str, object]) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=11)
-    options.add_argument("--memory", help=argparse.SUPPRESS)
+    options.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()
     torch.set_num_threads(1)
     if given.memory:
-        measure_memory(given.memory)
+        measure_memory(*given.memory)
         sys.exit()
     rounds = given.rounds
     warnings.filterwarnings("ignore", module="opacus")
     warnings.filterwarnings("ignore", message=".*(backward hook|Full backward|gradient layout contract).*")
     print(f"one thread, medians of {rounds} interleaved rounds, kernel {native.variant()}")
     found: dict[str, object] = {"kernel": native.variant(), "torch": torch.__version__}
-    found["steps"] = [compared(case, size, rounds) for case, (_, _, size) in CASES.items()]
-    found["memory_mb"] = {name: round(memory(name)) for name in ("plain", "ours", "ghost", "hooks")}
-    print(f"  peak memory on C, batch 256: {found['memory_mb']} MB")
+    found["steps"] = [compared(case, rounds) for case in CASES if case != "big"]
+    found["memory"] = {case: {name: memory(case, name) for name in names} for case, names in MEMORY.items()}
+    for case, rows in found["memory"].items():
+        print(f"  {case}: " + ", ".join(f"{name} {mb} MB, {s} s" for name, (mb, s) in rows.items()))
     found["scaling"] = against_size(max(3, rounds // 2))
     found["two_threads"] = round(threads(max(3, rounds // 2)), 2)
     RESULTS.mkdir(exist_ok=True)

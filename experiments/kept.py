@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,11 @@ class Kept:
         """All points, read afresh: another process may have added some."""
         if not self.path.exists():
             return []
-        points: list[Point] = json.loads(self.path.read_text())
-        return points
+        return [dict(point) for point in _points(self.path.read_text())]
 
     def all(self, **key: Any) -> list[Point]:
         """The points that agree with `key`."""
-        return [point for point in self.points if key.items() <= _flat(point).items()]
+        return [p for p in self.points if all(name in p and p[name] == value for name, value in key.items())]
 
     def has(self, **key: Any) -> bool:
         """Whether some point agrees with `key`."""
@@ -74,12 +74,14 @@ class Kept:
         files.write(self.path, text(points).encode())
 
 
+@lru_cache(maxsize=8)
+def _points(text: str) -> list[Point]:
+    """The points of a file: a page asks for them a thousand times."""
+    points: list[Point] = json.loads(text)
+    return points
+
+
 def text(points: Sequence[Point]) -> str:
     """JSON with one point a line, so that a new point is one new line of a diff."""
     lines = ",\n".join(json.dumps(point, allow_nan=False) for point in points)
     return f"[\n{lines}\n]\n" if points else "[]\n"
-
-
-def _flat(point: Point) -> dict[str, Any]:
-    """The entries that can be part of a key."""
-    return {name: value for name, value in point.items() if isinstance(value, str | int | float | None)}

@@ -145,11 +145,22 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with files.replacing(path) as outer:
         outer.write(b"long and first")
-        with files.replacing(path) as inner:
-            inner.write(b"short")
+        files.write(path, b"short")
         assert path.read_bytes() == b"short"
     assert path.read_bytes() == b"long and first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_another_has_begun_to_write_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were two names ever the same, the second writer is refused, and the first one's file is whole."""
+    path = tmp_path / "file"
+    with monkeypatch.context() as patch:  # undone before a planted fault is
+        patch.setattr(files, "_beside", lambda path: path.with_name("taken.new"))
+        with files.replacing(path) as file:
+            file.write(b"first")
+            with refused(InvalidInput, match="file exists"):
+                files.write(path, b"second")
+    assert path.read_bytes() == b"first"
 
 
 def test_permissions_are_the_users_choice(tmp_path: Path) -> None:

@@ -68,7 +68,6 @@ def test_what_is_not_there() -> None:
     ("code", "given", "turns"),
     [
         ("import noisette, torch", {}, 0),
-        ("import noisette.cli, torch", {}, 0),
         ("import noisette, torch", {"GOMP_SPINCOUNT": "77"}, 77),
     ],
 )

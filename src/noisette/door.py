@@ -36,5 +36,5 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator,
         )
     values = private_sum.unsafe_values()
     noise = mechanism.noise.sample((private_sum.dim,), generator, values.device)
-    noised = values + noise if grid is None else grid.noised(values, noise)
+    noised = noise.add_(values) if grid is None else grid.noised(values, noise)
     return Released(noised, mechanism.noise, generator.reproducible)

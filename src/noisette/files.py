@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import itertools
 import json
 import os
 import stat
@@ -43,9 +42,6 @@ __all__ = [
 ]
 
 
-_written = itertools.count()
-
-
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write, which stands at `path`, on disk, when the block has ended well; otherwise nothing has changed.
@@ -60,11 +56,11 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     ...     Path(here, "f").read_bytes(), len(os.listdir(here))
     (b'abc', 1)
     """
-    beside = path.with_name(f"{path.name}.{os.getpid()}-{next(_written)}.new")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    beside = _beside(path)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never a file of somebody else
     try:
         with os.fdopen(handle, "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -73,6 +69,11 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def _beside(path: Path) -> Path:
+    """A name that no other writer has, on this machine or on another that shares the folder."""
+    return path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
 
 
 def write(path: Path, data: bytes, *, hint: str = "free some space, then resume the run") -> None:

@@ -1,6 +1,6 @@
 """The audit of a step sees what is broken, and nothing else. Seeds are fixed; an audit's level is 1e-4.
 
-What it sees and how often is counted in test_a_tenth.py, and in full in test_full_counts.py.
+What it sees and how often is counted in test_a_few.py, and in full in test_full_counts.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_noise_times_0_7_is_caught_twice(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_noise_times_0_9_is_caught_by_the_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
     quieter(monkeypatch, 0.9)
-    found = audit(SMALL, steps=1000, seed=1)
+    found = audit(SMALL, steps=500, seed=1)
     assert found.refuted
     assert min(found.residuals.values()) < 1e-6
 
@@ -129,8 +129,8 @@ def _noise_on_half_of_the_coordinates(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "says", "steps"),
     [
-        (_sampled_twice_as_often, "tiny noise: ", 2000),
-        (_counted_twice, "under the claimed curve", 500),
+        (_sampled_twice_as_often, "tiny noise: ", 1000),
+        (_counted_twice, "under the claimed curve", 350),
         (_not_encoded, "outside the encoder's image", 50),
         (_profile_too_long, "outside the encoder's image", 50),
         (_image_too_small, "outside the encoder's image", 50),

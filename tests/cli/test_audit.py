@@ -13,7 +13,7 @@ from tests.audit.mechanisms import quieter
 from tests.cli.command import Command
 
 PNG = b"\x89PNG\r\n\x1a\n"
-SMALL = ("audit", "--encoder", "L2(dim=20)", "--noise", "Gaussian(scale=1.0)", "--rate", "2/10", "--steps", "100")
+SMALL = ("audit", "--encoder", "L2(dim=20)", "--noise", "Gaussian(scale=1.0)", "--rate", "2/10", "--steps", "60")
 
 
 def test_an_honest_mechanism(noisette: Command, tmp_path: Path) -> None:

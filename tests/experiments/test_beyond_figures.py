@@ -35,6 +35,7 @@ def _trial(lr: float, right: float) -> dict[str, Any]:
 # -- comparison --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.research
 def test_a_way_wins_only_beyond_the_spread_of_seeds(copy: Path) -> None:
     comparison = importlib.import_module("comparison")
     _write(copy, "comparison", _runs(RUNS | {"tails": [90.3, 95.0, 96.0]}))
@@ -42,6 +43,7 @@ def test_a_way_wins_only_beyond_the_spread_of_seeds(copy: Path) -> None:
     assert found == {"L2, Gaussian": "ties", "half-normal": "wins", "L2, KS": "loses", "tails": "ties"}
 
 
+@pytest.mark.research
 def test_the_verdicts_follow_the_runs(copy: Path) -> None:
     comparison = importlib.import_module("comparison")
     all_ways = comparison.ways(comparison.TASKS["mnist"])
@@ -59,6 +61,7 @@ def test_the_verdicts_follow_the_runs(copy: Path) -> None:
     assert some.ours == "the paper's (MNIST, linear)"
 
 
+@pytest.mark.research
 def test_a_task_is_shown_when_all_of_its_runs_are_there(copy: Path) -> None:
     comparison = importlib.import_module("comparison")
     points = _runs({way: [1.0, 2.0, 3.0] for way in comparison.ways(comparison.TASKS["mnist"])})
@@ -68,6 +71,7 @@ def test_a_task_is_shown_when_all_of_its_runs_are_there(copy: Path) -> None:
     assert comparison.done() == ["mnist"]
 
 
+@pytest.mark.research
 @pytest.mark.parametrize(("best", "rate"), [(200.0, 200.0), (400.0, 400.0)])
 def test_the_best_rate_is_taken_from_trials_that_are_there(copy: Path, best: float, rate: float) -> None:
     """No example is read: all trials that the rule asks for are kept already."""
@@ -77,6 +81,7 @@ def test_the_best_rate_is_taken_from_trials_that_are_there(copy: Path, best: flo
     assert trials.tuned(kept, "mnist", "half-normal", lambda _: None) == rate
 
 
+@pytest.mark.research
 def test_a_run_has_the_denoiser_of_its_recipe(copy: Path) -> None:
     """A denoiser that is lost on the way would leave both alike: the seed is the same."""
     common = importlib.import_module("beyond.common")
@@ -107,6 +112,7 @@ def test_what_is_measured_is_what_the_noise_says(copy: Path) -> None:
         assert abs(point["measured"] / point["std"] - 1) < bar, point
 
 
+@pytest.mark.research
 def test_the_winner_is_read_from_the_points(copy: Path) -> None:
     figure = importlib.import_module("few_numbers")
     assert figure.claims()[0].verdict.startswith("holds")

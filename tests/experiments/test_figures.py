@@ -13,6 +13,8 @@ import pytest
 
 from tests.experiments.conftest import EXPERIMENTS, importable
 
+pytestmark = pytest.mark.research
+
 PNG = b"\x89PNG\r\n\x1a\n"
 Figures = Callable[..., tuple[int, str, str]]
 

@@ -20,6 +20,7 @@ def _measure(here: Here) -> Callable[[torch.Tensor], dict[str, float]]:
     return function
 
 
+@pytest.mark.research
 def test_gaussian_gradients(measure: Callable[[torch.Tensor], dict[str, float]]) -> None:
     """A seeded sample of 400,000 values: the standard deviation of its kurtosis is 0.008."""
     found = measure(torch.from_numpy(np.random.default_rng(0).normal(size=(40, 10_000))))
@@ -31,6 +32,7 @@ def test_gaussian_gradients(measure: Callable[[torch.Tensor], dict[str, float]])
     assert found["kept_empirical"] > 0.98
 
 
+@pytest.mark.research
 def test_laplace_gradients_with_zeros(measure: Callable[[torch.Tensor], dict[str, float]]) -> None:
     """Laplace values have kurtosis 6; with a quarter of them zero it is 8.
 
@@ -58,6 +60,7 @@ def test_what_is_kept_is_small_and_adds_up(here: Here) -> None:
         assert profile[0] < math.sqrt(point["dim"])
 
 
+@pytest.mark.research
 def test_a_rerun_fills_only_gaps(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure, kept = here("gradient_distribution"), here("kept")
     monkeypatch.setattr(figure, "MODELS", {"digits": ("digits_cnn", {})})

@@ -39,6 +39,7 @@ def test_every_figure_keeps_to_the_form(here: Here) -> None:
         assert all(callable(getattr(module, part)) for part in ("fill", "draw", "claims", "section")), name
 
 
+@pytest.mark.research
 @pytest.mark.parametrize(
     ("figure", "key", "number", "shown"),
     [
@@ -66,6 +67,7 @@ def test_numbers_follow_the_points(
         assert shown.format(1.1 * was) in after
 
 
+@pytest.mark.research
 def test_a_figure_without_module_or_picture_is_left_out(copy: Path) -> None:
     page = importlib.import_module("page")
     assert "## The epsilon axis" in page.text()
@@ -77,12 +79,14 @@ def test_a_figure_without_module_or_picture_is_left_out(copy: Path) -> None:
     assert "## L1 error" not in page.text()
 
 
+@pytest.mark.research
 def test_an_error_within_a_figure_is_not_hidden(copy: Path) -> None:
     (copy / "results" / "l1_distance.json").write_text("[]")
     with pytest.raises(Exception, match=r"l1_distance\.json has no point"):
         importlib.import_module("page").text()
 
 
+@pytest.mark.research
 def test_writing_goes_beside_the_folder(copy: Path) -> None:
     page = importlib.import_module("page")
     assert page.write() == copy.parent / "docs" / "results.md"

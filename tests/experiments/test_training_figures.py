@@ -26,6 +26,8 @@ from noisette.errors import InvalidInput
 from noisette.recipes import Recipe
 from tests.helpers import refused
 
+pytestmark = pytest.mark.research
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FIGURES = ("fixed_epochs", "best", "trajectory", "convergence", "denoising")
 SMALL = Recipe.load("digits").changed(

@@ -84,7 +84,9 @@ def too_wide(patch: pytest.MonkeyPatch) -> None:
 
 
 def _judges(says: str) -> tuple[Catcher, ...]:
-    return tuple(by(trained, name=name, says=says) for name in ("L2 and Gaussian", "Ranked and Student-t"))
+    return by(trained, name="L2 and Gaussian", says=says), by(
+        trained, name="Ranked and Student-t", says=says, heavy=True
+    )
 
 
 @fault("no encoding", *_judges("an encoded row lies outside the image"))

@@ -31,8 +31,9 @@ QUICK = [noise for noise in LAWS if type(noise).__name__ not in {"VarianceGamma"
 Release = Callable[..., Released]
 
 
-def _judge(name: str) -> Catcher:
-    return by(trained, name=name, says="the noise has another law")
+def _judges(another: str) -> tuple[Catcher, ...]:
+    says = "the noise has another law"
+    return by(trained, name="L2 and Gaussian", says=says), by(trained, name=another, says=says, heavy=True)
 
 
 def _drawn(patch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -62,7 +63,7 @@ def _released(patch: pytest.MonkeyPatch, change: Callable[[Release, Mechanism, P
 
 def _weaker_steps(factor: float) -> None:
     run = by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05)
-    judges = _judge("L2 and Gaussian"), _judge("Ranked and Laplace")
+    judges = _judges("Ranked and Laplace")
     attack = by(check_audit, mechanism=BALL, says="does not follow", heavy=True)
 
     def weaker(honest: Release, mechanism: Mechanism, total: Private) -> Released:
@@ -81,8 +82,7 @@ for _factor in (0.7, 0.9, 0.98):
 
 @fault(
     "noise skipped on an empty batch",
-    _judge("L2 and Gaussian"),
-    _judge("Ranked and Student-t"),
+    *_judges("Ranked and Student-t"),
     by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=StudentT(9, 0.5), rate=1e-12),
     by(check_audit, mechanism=BALL, says="lie under the claimed curve", heavy=True),
 )
@@ -96,8 +96,7 @@ def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "the same noise in every step",
-    _judge("L2 and Gaussian"),
-    _judge("Ranked and Student-t"),
+    *_judges("Ranked and Student-t"),
     by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05),
 )
 def same_in_every_step(patch: pytest.MonkeyPatch) -> None:

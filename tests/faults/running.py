@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from noisette import Gaussian, Generator, Mechanism, Private, Released
+from noisette import Gaussian, Generator, Mechanism, Private, Released, files
 from noisette.account import Ledger, ledger, record
 from noisette.denoise import KS, Denoiser, LowPass, State
 from noisette.training import PoissonSampler, PrivateRun, private_run
+from tests import test_files
 from tests.account import test_ledger
 from tests.conformance.denoiser_checks import check_bad_input, check_post_processing
 from tests.conformance.test_denoisers import test_denoiser as conforms
@@ -22,7 +24,7 @@ STEPS = test_trained_is_accounted.test_trained_is_accounted
 
 
 def _judges(says: str) -> tuple[Catcher, ...]:
-    return tuple(by(STEPS, name=name, says=says) for name in ("L2 and Gaussian", "Ranked and Student-t"))
+    return by(STEPS, name="L2 and Gaussian", says=says), by(STEPS, name="Ranked and Student-t", says=says, heavy=True)
 
 
 # -- the order of a step -----------------------------------------------------------------------------------------------
@@ -212,3 +214,21 @@ def any_mechanism(patch: pytest.MonkeyPatch) -> None:
         load(self, {**state, "mechanism": private_run.hash_of(self.mechanisms)})
 
     patch.setattr(PrivateRun, "load_state_dict", wrong)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@fault("a fixed temporary name", by(test_files.test_two_writers_of_one_file_do_not_meet, says="file exists"))
+def one_name(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(files, "_beside", lambda path: path.with_name(f"{path.name}.new"))
+
+
+@fault(
+    "a fixed temporary name: of a file that is cut",
+    by(test_files.test_two_writers_of_one_file_do_not_meet, says="cannot be written"),
+    by(test_files.test_what_another_has_begun_to_write_is_left_alone),
+)
+def one_name_for_all(patch: pytest.MonkeyPatch) -> None:
+    one_name(patch)
+    patch.setattr(os, "O_EXCL", os.O_TRUNC)

@@ -430,7 +430,8 @@ class Curious(Table):
 
     def __getitem__(self, number: int) -> Any:
         if torch.utils.data.get_worker_info() is not None:
-            found = [g for g in gc.get_objects() if type(g) is Generator]
+            # one whose making was refused has no key, and waits for the collector
+            found = [g for g in gc.get_objects() if type(g) is Generator and hasattr(g, "_stream")]
             drawn = [int.from_bytes(g._stream.update(bytes(8)), "little") for g in found]
             (self.notes / f"{os.getpid()}-{number}").write_text(" ".join(map(str, drawn)))
         return super().__getitem__(number)

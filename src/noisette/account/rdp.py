@@ -11,7 +11,7 @@ from scipy import special
 
 from noisette.account.base import Accountant
 from noisette.account.curve import levels_and_counts
-from noisette.account.lattice import Array
+from noisette.account.lattice import Array, log_sum
 from noisette.account.moments import log_moments
 from noisette.encode import Encoder
 from noisette.errors import Unaccountable
@@ -77,7 +77,7 @@ def _one_step(mechanism: Mechanism) -> Array:
         k = np.arange(2, order + 1)
         weights = _log_binomial(order, k) + k * math.log(q) + (order - k) * math.log1p(-q)
         # A - 1 = sum over k >= 2 of binomial weights times (product of E_k - 1): the first two terms vanish
-        worst = float(special.logsumexp(weights + excess[:, k - 2], axis=1).max())
+        worst = float(log_sum(weights + excess[:, k - 2]).max())
         out[i] = np.logaddexp(0.0, worst) / (order - 1)
     return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,6 +70,7 @@ def train_command(
         momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
+    writer = _writer() if tensorboard else None
     with _one_voice():
         with log.status("loading data and planning the noise") as status:
             opened = start(
@@ -80,7 +81,7 @@ def train_command(
             opened.close()
             log.print(f"{opened.folder} is complete; see noisette show {opened.folder}")
             return
-        _work(opened, tensorboard, as_json)
+        _work(opened, writer, as_json)
 
 
 def resume_command(
@@ -92,11 +93,12 @@ def resume_command(
     """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
     from noisette.recipes import reopen
 
+    writer = _writer() if tensorboard else None
     with _one_voice():
         with log.status("loading") as status:
             opened = reopen(run, data_root=data_root, progress=features_on(status))
             opened.resume()
-        _work(opened, tensorboard, as_json)
+        _work(opened, writer, as_json)
 
 
 def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
@@ -189,7 +191,7 @@ def _one_voice() -> Iterator[None]:
             show.quiet = log.quiet = False
 
 
-def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
+def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -> None:
     """Train to the end with a progress bar. Ctrl-C, SIGTERM and a lost process leave a run that can be resumed."""
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
@@ -197,7 +199,7 @@ def _work(opened: OpenRun, tensorboard: bool, as_json: bool) -> None:
     tell_all_taken(opened.recipe.batch, opened.examples)
     for book in opened.cut:
         tell_cut(book, book.path)
-    board = _board(opened.folder) if tensorboard and opened.processes.first else None
+    board = writer(str(opened.folder / "tensorboard")) if writer is not None and opened.processes.first else None
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
@@ -283,9 +285,11 @@ def _plain(value: str) -> int | str:
         return value
 
 
-def _board(folder: Path) -> Any:
+def _writer() -> Callable[[str], Any]:
+    """What writes TensorBoard's logs, asked for before a run has a folder."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
         raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
-    return SummaryWriter(str(folder / "tensorboard"))
+    writer: Callable[[str], Any] = SummaryWriter
+    return writer

@@ -124,12 +124,14 @@ class Call(Functions):
         versions = [tensor._version for tensor in used]
         result = func(*args, **given)
         written = [t for t, version in zip(used, versions, strict=True) if t._version != version]
-        for tensor in _tensors((result, written, [t._base for t in written])):
+        made = (result,) if not written else (result, written, [t._base for t in written])
+        for tensor in _tensors(made):
             setattr(tensor, MARK, self)
         return result
 
 
 _MISSING = object()
+_PLAIN = {int, float, bool, str, type(None), slice, torch.dtype}
 _TELLING = (Tensor.__repr__, Tensor.__format__)
 
 
@@ -159,7 +161,9 @@ def _tensors(values: Iterable[object]) -> list[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
             found.append(value)
-        elif isinstance(value, list | tuple):
+        elif type(value) in _PLAIN:  # first, since asking for a Mapping takes as long as a small operation of torch
+            continue
+        elif isinstance(value, (list, tuple)):
             found += _tensors(value)
         elif isinstance(value, Mapping):
             found += _tensors(value.values())

@@ -34,7 +34,8 @@ class Layers:
 
     The model is mapped over the chunk by vmap and sees one example: examples are isolated by construction. A layer that
     has a rule acts on all examples at once, each by itself. A parameter that no rule covers, or that is used outside of
-    its layer, is given to every example as a copy of its own, so that its gradient is one row for each.
+    its layer, is given to every example as a copy of its own, so that its gradient is one row for each. `linear` says
+    that all parameters are those of Linear layers, whose activations are small.
     """
 
     def __init__(self, aim: Aim, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
@@ -56,12 +57,6 @@ class Layers:
             return ()
         images = any(isinstance(layer, nn.Conv2d) for layer in first._rules)
         return (cls(aim, layout, calls, torch.channels_last), first) if images else (first,)
-
-    @property
-    def linear(self) -> bool:
-        """Whether all parameters are those of Linear layers, whose activations are small."""
-        kinds = {type(layer) for layer in self._rules if any(p.requires_grad for p in layer.parameters())}
-        return kinds == {nn.Linear} and not self._copied
 
     def rows(self, batch: Batch, out: Tensor) -> None:
         """Fill `out` (B, dim) from a batch of B examples."""
@@ -112,9 +107,11 @@ class Layers:
             self._rules = {k: rule for k, rule in layers.items() if not self._copied & set(k.parameters())}
             ruled = {p for layer in self._rules for p in layer.parameters()}
             left = trained - ruled - self._copied
-            if not left:
-                return
             self._copied |= left
+            if not left:
+                break
+        kinds = {type(layer) for layer in self._rules if trained & set(layer.parameters())}
+        self.linear = kinds == {nn.Linear} and not self._copied
 
     def _total(
         self, leaves: dict[nn.Parameter, Tensor], copies: dict[nn.Parameter, Tensor], batch: Batch, call: Call

@@ -38,6 +38,11 @@ class Layout:
                 f"{type(model).__name__} cannot be called with other parameters than its own.",
                 hint="give the module that it was made from; under torchrun, join() does what it would do",
             )
+        if any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules()):
+            raise InvalidInput(
+                f"{type(model).__name__} was compiled, and compiled code cannot be shown one example at a time.",
+                hint="give the module itself; compile it for predictions, after the training",
+            )
         if not trainable:
             raise InvalidInput(
                 f"{type(model).__name__} has no trainable parameter.",
@@ -83,15 +88,15 @@ class Layout:
         """Rows (B, dim) as one tensor (B, n) for each parameter: the same memory."""
         return [rows[:, start : start + p.numel()] for p, start in self.starts.items()]
 
-    def write(self, flat: Tensor) -> None:
-        """Set ``grad`` of every parameter from a vector (dim,), which is copied."""
+    def write(self, flat: Tensor, over: float = 1.0) -> None:
+        """Set ``grad`` of every parameter from a vector (dim,), divided by `over` and copied."""
         if flat.shape != (self.dim,):
             raise InvalidInput(
                 f"a vector of shape {tuple(flat.shape)} does not fit {self.dim} trained parameters.",
                 hint="give one number for every trained parameter",
             )
         for p, part in zip(self.parameters, self.parts(flat.detach()), strict=True):
-            p.grad = torch.empty_like(p).copy_(part)
+            p.grad = torch.div(part, over, out=torch.empty_like(p, requires_grad=False))
         for table, row in self._padding:  # no example moves the row of the padding, and noise should not
             if table.grad is not None:
                 table.grad[row] = 0

@@ -189,15 +189,15 @@ class Gradients:
                 break
         return confirmed
 
-    def write(self, flat: Tensor) -> None:
-        """Set ``grad`` of every trainable parameter from a vector (dim,), which is copied.
+    def write(self, flat: Tensor, over: float = 1.0) -> None:
+        """Set ``grad`` of every trainable parameter from a vector (dim,), divided by `over` and copied.
 
         >>> layer = nn.Linear(2, 1)
         >>> Gradients(layer, nn.MSELoss()).write(torch.tensor([1.0, 2.0, 3.0]))
         >>> layer.weight.grad, layer.bias.grad
         (tensor([[1., 2.]]), tensor([3.]))
         """
-        self._layout.write(flat)
+        self._layout.write(flat, over)
 
     def _check(self, batch: Batch) -> None:
         size(batch)

@@ -154,11 +154,12 @@ class Noise(Spec):
         >>> Gaussian(scale=2.0).sample((3, 4), Generator()).shape
         torch.Size([3, 4])
         """
-        flat = np.empty(math.prod(shape))
+        made = torch.empty(math.prod(shape), dtype=torch.float64)
+        flat = made.numpy()
         for start in range(0, flat.size, _BLOCK):  # so that what is computed on the way stays in the cache
             part = flat[start : start + _BLOCK]
             np.multiply(self._sample(part.size, generator), self.known_scale, out=part)
-        return torch.from_numpy(flat).reshape(shape).to(device)
+        return made.reshape(shape).to(device)
 
     def log_prob(self, x: npt.ArrayLike) -> Array:
         """Log density at `x`, any shape."""

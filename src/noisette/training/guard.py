@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
@@ -47,6 +48,12 @@ class Guard:
         self._written += 1
         self._sums = self._places() if self._written <= _FIRST and self._something() else []
 
+    def clear(self) -> None:
+        """Let the last gradients go: the memory is needed for the next ones."""
+        self._sums = []
+        for parameter in self._parameters:
+            parameter.grad = None
+
     def rest(self) -> None:
         """The model may be used for anything, until private gradients are written again."""
         self.on, self._sums = False, []
@@ -64,4 +71,4 @@ class Guard:
         return any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
 
     def _places(self) -> list[float]:
-        return [float(p.detach().double().sum()) for p in self._parameters]
+        return [float(p.detach().sum(dtype=torch.float64)) for p in self._parameters]

@@ -125,6 +125,7 @@ class PrivateRun:
                     f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
                 )
             self._guard.check_used()
+            self._guard.clear()
             self._begun = True
             try:
                 denoised = self._taken(which)
@@ -153,10 +154,11 @@ class PrivateRun:
             total = self._private_sum(mechanism)
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
+        del total  # a large model's sum takes as much memory as its noise
         denoised, self.state = self.denoiser.update(released, self.state)
         if self.denoiser.lookahead:
             self._previous = flat(self._gradients.parameters)
-        self._gradients.write(denoised.values / (mechanism.rate * self._share.examples))
+        self._gradients.write(denoised.values, over=mechanism.rate * self._share.examples)
         return denoised
 
     def _left(self, which: int) -> int:
@@ -186,19 +188,20 @@ class PrivateRun:
         if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
         draw, parts = found
-        encoder, total = mechanism.encoder, Private(self._gradients.zeros())
+        encoder, total = mechanism.encoder, None
         kept: list[tuple[Index, Tensor]] = []
         for positions, part in parts:
             batch = change(part, lambda tensor: tensor.to(self._gradients.device, non_blocking=True))
             if draw.groups is None:
-                total += self._gradients.encoded_sum(encoder, batch)
+                mine = self._gradients.encoded_sum(encoder, batch)
+                total = mine if total is None else total + mine
             else:  # a group is encoded as one, so its examples must be at hand
                 rows = torch.cat([rows.clone() for rows in self._gradients.chunks(batch)])
                 kept.append((draw.groups[positions], rows))
         if kept:
             groups = torch.from_numpy(np.concatenate([group for group, _ in kept])).to(self._gradients.device)
-            total += encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
-        return self.processes.total(total)
+            total = encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
+        return self.processes.total(Private(self._gradients.zeros()) if total is None else total)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 

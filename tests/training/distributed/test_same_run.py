@@ -26,7 +26,7 @@ from tests.training.distributed.seams import ONE_HOT, average_the_noise, one_hot
 from tests.training.poisson import sampling_faults
 from tests.training.tiny import DIM, examples, flat, gaussian, network, trainer_of
 
-STEPS = 50
+STEPS = 25
 LOSS = nn.CrossEntropyLoss()
 MECHANISMS = {
     "L2": Mechanism(L2(dim=DIM, radius=0.5), Gaussian(scale=0.8), 0.05, STEPS),  # a process often has nothing to add
@@ -47,7 +47,7 @@ def _trained(mechanism: Mechanism, denoiser: Denoiser | None = None) -> Callable
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_one_two_and_three_processes_make_the_same_sums_and_the_same_model(name: str, tmp_path: Path) -> None:
-    """Private sums of 50 steps, and the model that they lead to when the test applies them without noise."""
+    """Private sums of 25 steps, and the model that they lead to when the test applies them without noise."""
     denoiser = Kalman(gain=0.7) if name == "Ranked" else None  # looks ahead, so it moves weights back and forth
     work = _trained(MECHANISMS[name], denoiser)
     ((alone, model),) = together(1, work, tmp_path / "1")
@@ -181,7 +181,7 @@ def _other_law(noise: np.ndarray) -> bool:
     return ks_rejects(law, noise.ravel()) or len(np.unique(noise)) < noise.size
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_noise_is_the_declared_law_once_and_the_same_everywhere(size: int, tmp_path: Path) -> None:
     found = together(size, _residuals(), tmp_path / "honest")
     assert not _other_law(found[0][0])
@@ -190,7 +190,10 @@ def test_the_noise_is_the_declared_law_once_and_the_same_everywhere(size: int, t
         assert torch.equal(theta, found[0][1]), "denoiser and optimizer are at the same place, bit by bit"
 
 
-@pytest.mark.parametrize(("size", "fault"), [(2, sum_the_noise), (3, sum_the_noise), (2, average_the_noise)])
+@pytest.mark.parametrize(
+    ("size", "fault"),
+    [(2, sum_the_noise), pytest.param(3, sum_the_noise, marks=pytest.mark.slow), (2, average_the_noise)],
+)
 def test_noise_on_every_process_is_seen(size: int, fault: Callable[[], None], tmp_path: Path) -> None:
     assert _other_law(together(size, _residuals(fault), tmp_path / "fault")[0][0])
 
@@ -281,7 +284,7 @@ def _everybody_draws_alone() -> None:
 
 @pytest.mark.parametrize("fault", [_everybody_takes_all, _everybody_draws_alone])
 def test_other_unions_are_seen(fault: Callable[[], None], tmp_path: Path) -> None:
-    assert _union_faults(together(2, _batches(1000, fault=fault), tmp_path / "run")[0])
+    assert _union_faults(together(2, _batches(300, fault=fault), tmp_path / "run")[0])
 
 
 # -- what processes must agree on --------------------------------------------------------------------------------------
