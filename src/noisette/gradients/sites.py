@@ -102,18 +102,18 @@ class _Use(Use):
 
     def get(self, name: str) -> Tensor | None:
         found = self._find(name)
-        # what a hook has computed from parameters leads to them by autograd, which then finds them outside of a layer
-        return found if found is None or not found.is_leaf else found.detach()
+        return None if found is None else found.detach()
 
     def note(self, out: Tensor, **terms: Made) -> Tensor:
         held = {name: self._find(name.replace("__", ".")) for name in terms}
-        trained = {name: p for name, p in held.items() if p is not None and p.requires_grad and p.is_leaf}
-        return self._sites.noted(out, {p: terms[name] for name, p in trained.items()})
+        return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None and p.requires_grad})
 
     def _find(self, name: str) -> Tensor | None:
         path, _, last = name.rpartition(".")
         holder = self._layer.get_submodule(path) if path else self._layer
         found: Tensor | None = getattr(holder, last)
+        if found is not None and not found.is_leaf:
+            raise Unfit("a weight is computed from parameters that no rule knows")
         return found
 
 

@@ -342,7 +342,7 @@ def test_an_input_changed_in_place_afterwards_is_unfit() -> None:
 
 
 def test_a_weight_that_a_hook_computes() -> None:
-    """Its factors are trained, and no rule knows them: the fast way does not run, where it would find zeros for them."""
+    """Its factors are trained, and no rule knows them: the fast way would find zeros for them, and does not run."""
     torch.manual_seed(0)
     layer = nn.Linear(5, 5)
     weight = layer.weight.detach().clone()
@@ -353,7 +353,7 @@ def test_a_weight_that_a_hook_computes() -> None:
     model = nn.Sequential(layer, nn.Tanh(), nn.Linear(5, 3)).double()
     x, y = torch.randn(4, 5).double(), torch.zeros(4)
     model(x)  # which leaves a computed weight in the layer
-    with pytest.raises(RuntimeError, match="atching rule"):
+    with pytest.raises(Unfit, match="computed from parameters"):
         ways(model)[0].terms((x, y))
     gradients = Gradients(model, bent)
     (rows,) = gradients.chunks((x, y))
