@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.account.conftest import pair, planting
 from tests.account.test_ledger import path
+from tests.gradients.test_memory import asked
 from tests.training.test_nothing_private import stage
 
-__all__ = ["pair", "path", "planting", "stage"]
+__all__ = ["asked", "pair", "path", "planting", "stage"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import accounting, disclosure, encoding, entrance, ledgers, noise, running, sampling
+from tests.faults import accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, disclosure, encoding, entrance, ledgers, noise, running, sampling)
+PARTS = (accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
 """The modules that fill the table."""
 
 LISTED = (
@@ -33,6 +33,15 @@ LISTED = (
     "negative RDP accepted",
     "generator state restored on resume",
     "noise drawn in every process and summed",
+    "a rule that forgets the bias",
+    "a sum over the wrong axis",
+    "padding_idx missed",
+    "the second call of a layer missed",
+    "a norm without cross terms",
+    "a frozen parameter that gets a gradient",
+    "a LoRA layer whose scaling is missed",
+    "a weighted sum in float32 over a whole chunk",
+    "copies shared between examples",
 )
 """The faults that must be in the table, whatever else is."""
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from noisette import L2, Encoder, Ranked, Tails
 from noisette.gradients import Gradients
+from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from tests.gradients.models import Then
 from tests.gradients.rules.cases import bent
@@ -42,6 +43,27 @@ def test_of_large_models_two_gradients_are_held(kind: str, asked: list[int]) -> 
         )
         assert gradients._fused_sum(encoder, batch) is not None
     assert asked == [2, 2, 1]
+
+
+def test_of_large_copies_two_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of more than 10 million numbers that is used outside of its layer: rows of copies come all at once."""
+
+    class Outside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(2_600_000, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.table(x).sum(dim=1) + self.table.weight[:3].sum(dim=0)
+
+    gradients, x = Gradients(Outside(), bent), torch.randint(1000, (5, 4))
+    assert gradients.dim > 10_000_000
+    gradients._fast[0].terms((x[:1], torch.zeros(1)))  # as the check of a model does before
+    seen: list[int] = []
+    honest = Layers.terms
+    monkeypatch.setattr(Layers, "terms", lambda way, batch: seen.append(len(batch[0])) or honest(way, batch))
+    assert gradients._fused_sum(L2(dim=gradients.dim), (x, torch.zeros(5))) is not None
+    assert seen == [2, 2, 1]
 
 
 def test_no_row_is_held_where_none_is_computed(asked: list[int]) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from noisette import L2, Blocks, Encoder, Ranked, Snap, Tails
 from noisette._kernels import native, reference
 from noisette.gradients import Gradients, sums
+from noisette.gradients.layout import Layout
+from noisette.gradients.rules.convolution import Geometry, Image, Patches
 from noisette.gradients.terms import Added, Lookup, Outer, Part, Products, Rows, Term
 from tests._kernels.bucketed import VARIANTS
 from tests.gradients.models import Tied, encoded
@@ -192,7 +194,7 @@ def test_terms_that_cancel_over_tokens_stay_within_the_radius(form: str, ratio: 
 def test_one_example_among_others_that_cancel(ratio: float) -> None:
     """What a sum loses without one of its examples is at most the radius, and what is left is not moved."""
     x, g = cancelling(ratio, count=6, seed=1)
-    index = torch.arange(64).repeat(6, 1) % 3
+    index = torch.arange(64).repeat(6, 1) % 32 % 3  # opposites meet in one row of the table
 
     def summed(keep: list[int]) -> Tensor:
         made: dict[Term, int] = {Products(x[keep], g[keep]): 40, Lookup(index[keep], g[keep], 3): 15}
@@ -201,7 +203,7 @@ def test_one_example_among_others_that_cancel(ratio: float) -> None:
     for one in range(6):
         others = [number for number in range(6) if number != one]
         moved = summed(list(range(6))) - summed(others)
-        assert float(torch.linalg.vector_norm(moved)) <= 0.3 * (1 + 1e-12)
+        assert 0.29 < float(torch.linalg.vector_norm(moved)) <= 0.3 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("ratio", [1e6, 1e7])
@@ -241,3 +243,27 @@ def test_norms_of_tied_weights_have_their_cross_terms() -> None:
     encoder = L2(dim=gradients.dim, radius=0.5 * float(rows.norm(dim=1).median()))
     found = gradients._fused_sum(encoder, (x, y))
     torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["products", "added", "part", "image", "patches"])
+def test_a_row_does_not_depend_on_its_place(form: str) -> None:
+    """Bit by bit: matrix products round by where their results lie, which tokens that cancel make large."""
+    torch.manual_seed(0)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), 1, ((0, 0), (1, 1)))
+    for tokens, inner, outer in ((64, 8, 5), (33, 7, 3), (64, 5, 9), (128, 16, 17)):
+        x, g = (torch.randn(1, tokens, size).expand(8, -1, -1).contiguous() for size in (inner, outer))
+        length = inner * outer
+        picture, ends = (
+            torch.randn(1, inner, 12, 12).expand(8, -1, -1, -1),
+            torch.randn(1, outer, 10, 12).expand(8, -1, -1, -1),
+        )
+        term, many = {
+            "products": (Products(x, g), length),
+            "added": (Added([Products(x, g), Products(x, 2 * g), Products(x.flip(1), g)]), length),
+            "part": (Part(Products(x, g), 1, length), length + 3),
+            "image": (Image(geometry, picture, ends, 1), 9 * length),
+            "patches": (Patches(geometry, picture, ends, 1), 9 * length),
+        }[form]
+        layout = Layout(nn.ParameterList([torch.zeros(2), torch.zeros(many), torch.zeros(1)]))
+        found = term.rows(slice(None), layout.columns(layout.rows(8))[1]).clone()
+        assert torch.equal(found, found[:1].expand(8, -1)), (tokens, inner, outer)

@@ -91,8 +91,9 @@ class Kernel:
         >>> kernel is None or kernel.rows_sum(rows).round(decimals=6).tolist() == [0.5, 1]
         True
         """
-        layers, at = new_layers(), 0
-        for part in torch.split(rows.detach().contiguous(), list(self.dims) or [rows.shape[1]], dim=1):
+        layers, at, rows = new_layers(), 0, rows.detach()
+        rows = rows if rows.stride(1) == 1 else rows.contiguous()
+        for part in torch.split(rows, list(self.dims) or [rows.shape[1]], dim=1):
             layers.rows(part, at)
             at += part.shape[1]
         total = torch.zeros(rows.shape[1], dtype=torch.float64)

@@ -58,6 +58,11 @@ class Layers:
         images = any(isinstance(layer, nn.Conv2d) for layer in first._rules)
         return (cls(aim, layout, calls, torch.channels_last), first) if images else (first,)
 
+    @property
+    def copied(self) -> int:
+        """How many numbers of a gradient are those of copies, whose rows are there for all examples at once."""
+        return sum(p.numel() for p in self._copied)
+
     def rows(self, batch: Batch, out: Tensor) -> None:
         """Fill `out` (B, dim) from a batch of B examples."""
         for part, term in zip(self._layout.columns(out), self.terms(batch), strict=True):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
+from noisette.gradients.terms import room
 
 __all__ = ["Layout", "trained_parameters"]
 
@@ -74,7 +75,7 @@ class Layout:
         device = self.parameters[0].device
         kept = self._buffer
         if kept is None or len(kept) < count or kept.dtype != dtype or kept.device != device:
-            kept = self._buffer = torch.empty(count, self.dim, dtype=dtype, device=device)
+            kept = self._buffer = room(count, self.dim, dtype, device)
         return kept[:count]
 
     def parts(self, rows: Tensor) -> list[Tensor]:

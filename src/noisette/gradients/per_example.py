@@ -140,7 +140,8 @@ class Gradients:
         if kernel is None or not isinstance(way, Layers) or not sums.takes(kernel, self._layout):
             return None
         total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
-        for part in parts(batch, _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK):
+        most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
+        for part in parts(batch, min(most, sums.at_a_time(way.copied))):
             terms = way.terms(part)
             sums.add(kernel, terms, self._layout, size(part), total)
         return sums.in_order(terms, self._layout, total) if terms else total

@@ -112,6 +112,8 @@ class _Use(Use):
         path, _, last = name.rpartition(".")
         holder = self._layer.get_submodule(path) if path else self._layer
         found: Tensor | None = getattr(holder, last)
+        if found is not None and not found.is_leaf:
+            raise Unfit("a weight is computed from parameters that no rule knows")
         return found
 
 

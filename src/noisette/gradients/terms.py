@@ -17,7 +17,22 @@ from torch import Tensor
 if TYPE_CHECKING:
     from noisette._kernels._native import Layers
 
-__all__ = ["Added", "Factored", "Lookup", "Native", "Outer", "Part", "Products", "Rows", "Term", "outer", "single"]
+__all__ = [
+    "Added",
+    "Factored",
+    "Lookup",
+    "Native",
+    "Outer",
+    "Part",
+    "Products",
+    "Rows",
+    "Term",
+    "outer",
+    "room",
+    "single",
+]
+
+_ALIKE = 16  # numbers after which memory is aligned as before
 
 
 class Term(ABC):
@@ -194,8 +209,20 @@ class Added(Term):
         found = first.rows(some, out)
         total = out if found is out else out.copy_(found)
         for other in others:
-            total += other.rows(some, torch.empty_like(out))
+            total += other.rows(some, room(len(out), out.shape[1], out.dtype, out.device))
         return total
+
+
+def room(count: int, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory (count, length) for rows that a matrix product computes, in which all rows lie alike.
+
+    A product rounds by where its result lies, and a row must not depend on its place among others: where terms cancel
+    over tokens, last bits are large.
+
+    >>> room(3, 5, torch.float32, torch.device("cpu")).stride()
+    (16, 1)
+    """
+    return torch.empty(count, -(-length // _ALIKE) * _ALIKE, dtype=dtype, device=device)[:, :length]
 
 
 def single(values: Tensor) -> Tensor:

@@ -342,7 +342,7 @@ def test_an_input_changed_in_place_afterwards_is_unfit() -> None:
 
 
 def test_a_weight_that_a_hook_computes() -> None:
-    """Its factors are trained, and no rule knows them."""
+    """Its factors are trained, and no rule knows them: the fast way would find zeros for them, and does not run."""
     torch.manual_seed(0)
     layer = nn.Linear(5, 5)
     weight = layer.weight.detach().clone()
@@ -351,10 +351,14 @@ def test_a_weight_that_a_hook_computes() -> None:
     layer.weight = weight
     layer.register_forward_pre_hook(lambda part, _: setattr(part, "weight", part.direction * part.length))
     model = nn.Sequential(layer, nn.Tanh(), nn.Linear(5, 3)).double()
-    gradients = Gradients(model, bent)
     x, y = torch.randn(4, 5).double(), torch.zeros(4)
+    model(x)  # which leaves a computed weight in the layer
+    with pytest.raises(Unfit, match="computed from parameters"):
+        ways(model)[0].terms((x, y))
+    gradients = Gradients(model, bent)
     (rows,) = gradients.chunks((x, y))
     torch.testing.assert_close(rows, reference(model, bent, x, y), rtol=1e-10, atol=1e-12)
+    assert gradients.path == "vmap"
 
 
 def test_copies_are_not_shared_between_examples() -> None:

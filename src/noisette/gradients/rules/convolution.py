@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from noisette.gradients.rules.base import Rule, Use
-from noisette.gradients.terms import Native, Rows, Term, single
+from noisette.gradients.terms import Native, Rows, Term, room, single
 
 if TYPE_CHECKING:
     from noisette._kernels._native import Layers
@@ -87,8 +87,11 @@ class Patches(Term):
             (many * image, inner, image, *moves, *taps, 1),
         ).reshape(count * how.groups, many * places.numel(), math.prod(how.kernel) * inner)
         ends = g.movedim(1, -1).reshape(count, many * places.numel(), how.groups, outer // how.groups)
-        product = torch.bmm(ends.permute(0, 2, 3, 1).flatten(0, 1), patches)
-        out.view(count, outer, inner, *how.kernel).copy_(product.view(count, outer, *how.kernel, inner).movedim(-1, 2))
+        size = (outer // how.groups, patches.shape[2])
+        product = torch.unflatten(room(len(patches), math.prod(size), x.dtype, x.device), 1, size)
+        torch.bmm(ends.permute(0, 2, 3, 1).flatten(0, 1), patches, out=product)
+        last_inner = torch.unflatten(torch.unflatten(product, 2, (*how.kernel, inner)), 0, (count, how.groups))
+        out.view(count, how.groups, size[0], inner, *how.kernel).copy_(last_inner.movedim(-1, 3))
         return out
 
 

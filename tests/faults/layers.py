@@ -1,0 +1,253 @@
+"""Faults of layer rules and terms: gradients that are wrong, or norms that let a gradient out of the ball."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+from peft.tuners.lora import layer as lora
+from torch import Tensor, nn
+
+from noisette.gradients import layers, rules, sites, sums
+from noisette.gradients import terms as terms_module
+from noisette.gradients.isolation import Witness
+from noisette.gradients.rules import base, embedding, linear
+from noisette.gradients.terms import Added, Factored, Lookup, Outer, Products, Rows, Term
+from tests.faults.table import by, fault
+from tests.gradients import test_memory, test_sums, test_terms, test_transformers
+from tests.gradients.rules import test_rules, test_uses
+
+VECTORS = by(test_rules.test_every_rule, name="Linear, a vector, bias=True")
+SEQUENCES = by(test_rules.test_every_rule, name="Linear, a sequence, bias=True")
+
+
+@fault("a rule that forgets the bias", VECTORS, SEQUENCES)
+def no_bias(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(linear, "summed", lambda g: Rows(torch.zeros(len(g), g.shape[-1], dtype=g.dtype)))
+
+
+@fault("a sum over the wrong axis", VECTORS, SEQUENCES)
+def over_outputs(patch: pytest.MonkeyPatch) -> None:
+    """Over outputs instead of positions; the shape is right."""
+
+    def wrong(g: Tensor) -> Rows:
+        flat = g.flatten(1, -2) if g.ndim > 2 else g.unsqueeze(1)
+        return Rows(flat.sum(dim=2).mean(dim=1, keepdim=True).expand(-1, g.shape[-1]))
+
+    patch.setattr(linear, "summed", wrong)
+
+
+@fault(
+    "a sum over the wrong axis: of a product",
+    by(test_terms.test_every_form, name="products"),
+    SEQUENCES,
+)
+def all_positions(patch: pytest.MonkeyPatch) -> None:
+    """Every position's input meets every position's derivative."""
+
+    def rows(self: Products, some: slice, out: Tensor) -> Tensor:
+        x, g = self._x[some].sum(dim=1), self._g[some].sum(dim=1)
+        return out.copy_(torch.einsum("bo,bi->boi", g, x).flatten(1))
+
+    patch.setattr(Products, "rows", rows)
+
+
+@fault(
+    "padding_idx missed",
+    by(test_rules.test_every_rule, name="Embedding, (6,), padding_idx=2"),
+    by(test_rules.test_any_table),
+)
+def padding_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(embedding, "Lookup", lambda index, g, count, padding: Lookup(index, g, count))
+
+
+@fault("padding_idx missed: in a table's term", by(test_terms.test_every_form, name="lookup with padding"))
+def padding_kept(patch: pytest.MonkeyPatch) -> None:
+    honest = Lookup.__init__
+    patch.setattr(Lookup, "__init__", lambda self, index, g, count, padding=None: honest(self, index, g, count))
+
+
+@fault(
+    "the second call of a layer missed",
+    by(test_uses.test_rows_are_those_of_autograd, name="a layer that runs twice"),
+    by(test_uses.test_rows_are_those_of_autograd, name="a table that is also the output layer"),
+    by(test_uses.test_encoded_sums_are_those_of_rows, name="a table that is also the output layer"),
+    by(test_uses.test_every_use_of_a_tied_weight_is_a_term),
+    by(test_transformers.test_every_model, name="gpt2", attention="eager"),
+)
+def first_call_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(layers, "Added", lambda terms: terms[0])
+    patch.setattr(Witness, "confirms", lambda self, way: True)
+
+
+class _Apart(Added, Factored):
+    """Terms of one parameter as if they were those of several: squares of norms add up, and so do sums."""
+
+    def square_norms(self) -> Tensor:
+        return sum((_rows(term).double().square().sum(dim=1) for term in self._terms), torch.zeros(()))
+
+    def add(self, weights: Tensor, total: Tensor) -> None:
+        for term in self._terms:
+            total += weights @ _rows(term).double()
+
+
+def _rows(term: Term) -> Tensor:
+    if isinstance(term, Outer):
+        return torch.einsum("bo,bi->boi", term._g, term._x).flatten(1)
+    if isinstance(term, Products):
+        return torch.einsum("bto,bti->boi", term._g, term._x).flatten(1)
+    if isinstance(term, Lookup):
+        out = torch.empty(len(term._g), term._count * term._g.shape[2])
+        return term.rows(slice(None), out)
+    return term.rows(slice(None), torch.empty(0))
+
+
+@fault(
+    "a norm without cross terms",
+    by(test_uses.test_encoded_sums_are_those_of_rows, name="a layer that runs twice"),
+    by(test_uses.test_encoded_sums_are_those_of_rows, name="a table that is also the output layer"),
+    by(test_sums.test_norms_of_tied_weights_have_their_cross_terms),
+)
+def squares_added(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(layers, "Added", _Apart)
+
+
+@fault(
+    "a frozen parameter that gets a gradient",
+    by(test_uses.test_a_frozen_parameter_gets_no_term, name="a frozen weight"),
+    by(test_uses.test_a_frozen_parameter_gets_no_term, name="a frozen layer before"),
+    by(test_uses.test_frozen_layers_leave_no_place_in_the_graph),
+)
+def frozen_too(patch: pytest.MonkeyPatch) -> None:
+    def note(self: Any, out: Tensor, **terms: Callable[[Tensor], Term]) -> Tensor:
+        held = {name: self._find(name.replace("__", ".")) for name in terms}
+        return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None})
+
+    patch.setattr(sites._Use, "note", note)
+
+
+@fault(
+    "a LoRA layer whose scaling is missed",
+    by(test_transformers.test_adapters, name="bert"),
+    by(test_transformers.test_adapters, name="gpt2"),
+)
+def unscaled(patch: pytest.MonkeyPatch) -> None:
+    """The fast way multiplies every adapter by one, and nobody compares it with one example alone."""
+    honest = layers.Layers._total
+
+    def total(self: layers.Layers, *given: Any) -> Tensor:
+        adapted = [m for m in self._aim.model.modules() if isinstance(m, lora.LoraLayer)]
+        before = [dict(m.scaling) for m in adapted]
+        try:
+            for m in adapted:
+                m.scaling.update(dict.fromkeys(m.scaling, 1.0))
+            return honest(self, *given)
+        finally:
+            for m, was in zip(adapted, before, strict=True):
+                m.scaling.update(was)
+
+    patch.setattr(layers.Layers, "_total", total)
+    patch.setattr(Witness, "confirms", lambda self, way: True)
+
+
+class _Gram(Products, Factored):
+    """Norms from products of all pairs of positions, and one float32 product for the sum over a whole chunk."""
+
+    def square_norms(self) -> Tensor:
+        pairs = (self._x @ self._x.transpose(1, 2)) * (self._g @ self._g.transpose(1, 2))
+        return pairs.sum(dim=(1, 2)).double().clamp(min=0)
+
+    def add(self, weights: Tensor, total: Tensor) -> None:
+        scaled = self._g * weights.to(self._g).view(-1, 1, 1)
+        total += (scaled.flatten(0, 1).T @ self._x.flatten(0, 1)).flatten()
+
+
+@fault(
+    "a weighted sum in float32 over a whole chunk",
+    by(test_sums.test_terms_that_cancel_over_tokens_stay_within_the_radius, form="products", ratio=1e7),
+    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
+    by(test_terms.test_products_are_factored_only_where_nothing_cancels),
+)
+def by_pairs(patch: pytest.MonkeyPatch) -> None:
+    for module in (test_sums, test_terms, terms_module):
+        patch.setattr(module, "Products", _Gram)
+
+
+class _Sum32(_Gram):
+    """The right norms, in float64, and the same sum."""
+
+    def square_norms(self) -> Tensor:
+        return torch.einsum("bto,bti->boi", self._g.double(), self._x.double()).square().sum(dim=(1, 2))
+
+
+@fault(
+    "a weighted sum in float32 over a whole chunk: with the right norms",
+    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
+)
+def right_norms(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(test_sums, "Products", _Sum32)
+
+
+@fault(
+    "copies shared between examples",
+    by(test_uses.test_rows_are_those_of_autograd, name="bare parameters"),
+    by(test_uses.test_rows_are_those_of_autograd, name="a weight used outside of its layer"),
+    by(test_uses.test_copies_are_not_shared_between_examples),
+)
+def one_copy(patch: pytest.MonkeyPatch) -> None:
+    """All examples meet one copy, and each gets its share of the gradient of all."""
+    honest = layers.Rows
+
+    def shared(gradient: Tensor) -> Rows:
+        return honest(gradient.mean(dim=0, keepdim=True).expand_as(gradient))
+
+    patch.setattr(layers, "Rows", shared)
+
+
+@fault(
+    "gradients of a whole chunk held at a time",
+    by(test_memory.test_of_large_models_two_gradients_are_held, kind="L2"),
+    by(test_memory.test_of_large_models_two_gradients_are_held, kind="rows"),
+)
+def all_at_hand(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sums, "at_a_time", lambda dim: 64)
+
+
+@fault(
+    "rows that depend on their place",
+    by(test_sums.test_a_row_does_not_depend_on_its_place, form="products"),
+    by(test_sums.test_a_row_does_not_depend_on_its_place, form="patches"),
+    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
+)
+def not_alike(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(terms_module, "_ALIKE", 1)
+
+
+@fault(
+    "a weight of zero that lets NaN through",
+    by(test_terms.test_a_weight_of_zero_leaves_an_example_out_whatever_it_is, where="x", bad=torch.nan),
+    by(test_sums.test_an_example_that_is_not_finite_counts_as_zero, where="x", bad=torch.inf),
+)
+def times_zero(patch: pytest.MonkeyPatch) -> None:
+    def add(self: Outer, weights: Tensor, total: Tensor) -> None:
+        g = self._g.double() * weights.unsqueeze(1)
+        total.view(g.shape[1], -1).addmm_(g.T, self._x.double())
+
+    patch.setattr(Outer, "add", add)
+
+
+@fault(
+    "a rule for whatever inherits from a layer",
+    by(test_rules.test_only_the_classes_themselves_have_a_rule),
+    by(test_rules.test_a_class_of_its_own_goes_the_general_way),
+)
+def by_inheritance(patch: pytest.MonkeyPatch) -> None:
+    def find(layer: nn.Module) -> Any:
+        names: Iterable[str] = (base._name(kind) for kind in type(layer).__mro__)
+        return next((base._RULES[name] for name in names if name in base._RULES), None)
+
+    patch.setattr(layers, "find", find)
+    patch.setattr(rules, "find", find)
+    patch.setattr(Witness, "confirms", lambda self, way: True)
