@@ -72,8 +72,8 @@ class Sites:
                     found.setdefault(parameter, []).append(make(end.reshape(shape)))
         return found
 
-    def noted(self, out: Tensor, makers: dict[Tensor, Made]) -> Tensor:
-        """`out`, which autograd now follows, as the place where these parameters come in."""
+    def noted(self, out: Tensor, makers: dict[Tensor, Made], inputs: list[tuple[Tensor, int]]) -> Tensor:
+        """`out`, which autograd now follows, as the place where these parameters come in; `inputs` must stay."""
         if not makers or not torch.is_grad_enabled():
             return out
         if not out.requires_grad:  # nothing before it is trained
@@ -83,22 +83,24 @@ class Sites:
         if base.numel() != out.numel() or not ((base.is_contiguous() and out.is_contiguous()) or base is out):
             raise Unfit("a rule has noted a part of what it computed")
         self._edges.append((get_gradient_edge(base), out.shape, makers))
+        self._inputs += inputs
         return out
 
     def _run(self, layer: nn.Module, rule: Rule, *args: Any, **given: Any) -> Any:
         """What a layer makes of one example, computed for all at once."""
+        inputs = list[tuple[Tensor, int]]()
 
         def seen(part: Tensor) -> Tensor:
             whole = _examples_first(part, self._count)
-            self._inputs.append((whole, whole._version))
+            inputs.append((whole, whole._version))
             return whole
 
-        return _for_all(partial(rule.run, layer, _Use(layer, self)), seen, args, given)
+        return _for_all(partial(rule.run, layer, _Use(layer, self, inputs)), seen, args, given)
 
 
 class _Use(Use):
-    def __init__(self, layer: nn.Module, sites: Sites) -> None:
-        self._layer, self._sites = layer, sites
+    def __init__(self, layer: nn.Module, sites: Sites, inputs: list[tuple[Tensor, int]]) -> None:
+        self._layer, self._sites, self._inputs = layer, sites, inputs
 
     def get(self, name: str) -> Tensor | None:
         found = self._find(name)
@@ -106,7 +108,8 @@ class _Use(Use):
 
     def note(self, out: Tensor, **terms: Made) -> Tensor:
         held = {name: self._find(name.replace("__", ".")) for name in terms}
-        return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None and p.requires_grad})
+        makers = {p: terms[name] for name, p in held.items() if p is not None and p.requires_grad}
+        return self._sites.noted(out, makers, self._inputs)
 
     def _find(self, name: str) -> Tensor | None:
         path, _, last = name.rpartition(".")

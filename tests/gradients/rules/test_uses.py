@@ -230,12 +230,24 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
         0,
         0,
     ),
+    "the input of a frozen layer changed in place afterwards": (
+        lambda: Model(overwritten_after_frozen, frozen=nn.Linear(5, 5).requires_grad_(False), inner=nn.Linear(5, 5)),
+        0,
+        0,
+    ),
     "an input changed in place before": (
         lambda: Model(lambda m, x: m.inner((x * 2).tanh_()), inner=nn.Linear(5, 5)),
         0,
         0,
     ),
 }
+
+
+def overwritten_after_frozen(m: Model, x: Tensor) -> Tensor:
+    h = x * 2
+    out = m.frozen(h)
+    h.zero_()
+    return m.inner(out + h)
 
 
 def masked_in_place(m: Model, x: Tensor) -> Tensor:
