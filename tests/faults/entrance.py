@@ -147,7 +147,7 @@ def paid_first(patch: pytest.MonkeyPatch) -> None:
     ),
     by(
         test_objective.test_an_objective_that_mixes_examples_is_refused,
-        objective=lambda model, batch: model(batch[0]).mean().expand(6),
+        objective=lambda model, batch: model(batch[0]).mean().expand(len(batch[0])),
     ),
 )
 def averages_accepted(patch: pytest.MonkeyPatch) -> None:
