@@ -158,7 +158,7 @@ def _resident(field: str) -> int:
 
 
 def draw(found: dict[str, object]) -> None:
-    figure, axes = panels(len(found["steps"]), width=5.6, height=3.8)
+    figure, axes = panels(len(found["steps"]), width=5.6, height=3.2, rows=3)
     for axis, row in zip(axes, found["steps"], strict=True):
         rows = row["rows"]
         base = (rows.get("plain SGD channels_last") or rows["plain SGD"])["ms"]

@@ -20,16 +20,17 @@ PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e
 """Okabe and Ito's colours, in the order of use."""
 
 
-def panels(count: int, *, width: float = 4.1, height: float = 3.5) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` plots side by side.
+def panels(count: int, *, width: float = 4.1, height: float = 3.5, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` plots side by side, in one row or several.
 
     >>> figure, axes = panels(2)
     >>> len(axes)
     2
     """
-    figure = Figure(figsize=(width * count, height), layout="constrained")
+    across = -(-count // rows)
+    figure = Figure(figsize=(width * across, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = [figure.add_subplot(1, count, index + 1) for index in range(count)]
+    axes = [figure.add_subplot(rows, across, index + 1) for index in range(count)]
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines[["left", "bottom"]].set_color(GREY)
