@@ -28,7 +28,8 @@ def test_gaussian(dim: int, length: float) -> None:
     signal = np.linspace(-1, 1.5, dim)
     signal *= length / np.linalg.norm(signal)
     scale = 0.7
-    shrunk, plain = losses(Gaussian(scale), scale * signal, 2_000)
+    # with three coordinates the gain is a tenth of its deviation: 6,000 trials put it eight standard errors above zero
+    shrunk, plain = losses(Gaussian(scale), scale * signal, 6_000 if dim == 3 else 2_000)
     gain = plain - shrunk
     assert gain.mean() > SIGMAS * gain.std() / math.sqrt(len(gain))
     bound = scale**2 * (dim - (dim - 2) ** 2 / (dim - 2 + length**2))

@@ -123,7 +123,7 @@ def squares_added(patch: pytest.MonkeyPatch) -> None:
 def frozen_too(patch: pytest.MonkeyPatch) -> None:
     def note(self: Any, out: Tensor, **terms: Callable[[Tensor], Term]) -> Tensor:
         held = {name: self._find(name.replace("__", ".")) for name in terms}
-        return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None})
+        return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None}, self._inputs)
 
     patch.setattr(sites._Use, "note", note)
 
