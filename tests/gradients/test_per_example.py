@@ -230,6 +230,15 @@ def test_what_has_no_meaning_is_refused() -> None:
             gradients.write(flat)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch, while it loads its compiler
+def test_compiled_models_are_refused_with_the_way_out() -> None:
+    inner = nn.Sequential(nn.Linear(3, 2))
+    inner[0].compile()
+    for model in (torch.compile(nn.Linear(3, 2)), nn.Sequential(torch.compile(nn.Linear(3, 2))), inner):
+        with refused(InvalidInput, match=r"was compiled.*\n\n.*give the module itself"):
+            Gradients(model, LOSS)
+
+
 def test_parameters_that_changed_are_refused() -> None:
     model, x, y = mlp_data()
     gradients = Gradients(model, LOSS)
