@@ -67,7 +67,8 @@ def test_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("code", "given", "turns"),
     [
-        ("import noisette, torch", {}, 0),
+        ("import noisette, torch", {}, 10_000),
+        ("import noisette, torch", {"OMP_WAIT_POLICY": "passive"}, 0),
         ("import noisette, torch", {"GOMP_SPINCOUNT": "77"}, 77),
     ],
 )
