@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
-from noisette.errors import InvalidInput, ProcessLost
+from noisette.errors import InvalidInput, MissingExtra, ProcessLost
 
 if TYPE_CHECKING:
     from noisette.recipes import OpenRun
@@ -231,11 +231,9 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
-    from noisette.report.accuracy import draw_accuracy
-
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
-    picture = draw_accuracy(opened.folder)
+    picture = _picture(opened.folder)
     promise = opened.promise
     value = {
         "run": str(opened.folder),
@@ -253,10 +251,23 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
-        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
-        show.print(f"plot: {picture}")
+        if picture is None:
+            show.print(f"{opened.folder} holds the model and its ledger")
+        else:
+            show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
+            show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
+
+
+def _picture(folder: Path) -> Path | None:
+    """The plot of a run that is done, None where nothing can draw: what was paid for is kept all the same."""
+    try:
+        from noisette.report.accuracy import draw_accuracy
+    except MissingExtra as missing:
+        log.print(f"there is no plot: {missing.sentence} {missing.hint}", markup=False)
+        return None
+    return draw_accuracy(folder)
 
 
 def _note(point: Point) -> str:
@@ -290,6 +301,6 @@ def _writer() -> Callable[[str], Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
-        raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
+        raise MissingExtra.of("TensorBoard", extra="tensorboard") from None
     writer: Callable[[str], Any] = SummaryWriter
     return writer
