@@ -22,7 +22,6 @@ from noisette.estimators.base import Scale
 from tests.helpers import refused
 
 QUICK = (
-    "check_dont_overwrite_attributes",
     "check_estimators_dtypes",
     "check_fit_idempotent",
     "check_get_params_invariance",
