@@ -34,7 +34,7 @@ def test_the_base_install_accounts_and_names_what_it_lacks(tmp_path: Path) -> No
     done = bare(tmp_path, "train", "digits")
     assert done.stdout.startswith("[1, 2, 3] epsilon = 2.087 at delta = 1e-05")
     assert done.returncode == 1
-    assert "scikit-learn is not installed.\n\nhint: install the extra: pip install \"noisette[sklearn]\"" in done.stderr
+    assert 'scikit-learn is not installed.\n\nhint: install the extra: pip install "noisette[sklearn]"' in done.stderr
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 
@@ -55,9 +55,7 @@ def test_a_run_is_kept_where_nothing_can_draw(tmp_path: Path) -> None:
         ("noisette.data.folder", "PIL", "images"),
     ],
 )
-def test_modules_of_extras_name_them(
-    module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_of_extras_name_them(module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
     with refused(ImportError, match=rf"noisette\[{extra}\]"):
