@@ -40,10 +40,11 @@ def train_command(
     steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
     batch: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum, of optimizers that have one.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Any optimizer of torch.optim, like Adam.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or linear.")] = None,
     averaging: Annotated[float | None, typer.Option(help="Factor of the weights' moving average.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
@@ -67,8 +68,8 @@ def train_command(
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
-        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
-        evaluations=evaluations, model_options=options if model is None or model_option else {},
+        momentum=momentum, optimizer=optimizer, schedule=schedule, averaging=averaging, model=model, data=data,
+        chunk=chunk, evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     writer = _writer() if tensorboard else None
     with _one_voice():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import safetensors.torch
 import torch
 
 from noisette import files
@@ -127,7 +128,11 @@ class OpenRun:
         if not self.processes.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
-        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        weights = self.trainer.evaluated.state_dict()
+        files.save(self.folder / "model.pt", weights)
+        # copies, because the format has no tied weights; no code can hide in it, and tools of every kind read it
+        copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        files.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
         if len(self._books) > 1:

@@ -25,7 +25,7 @@ from noisette.spec import line, parse, positive, real, whole
 
 __all__ = ["Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features")
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer")
 _WHOLE = {"batch": 10**12, "chunk": 10**9, "evaluations": 10**9, "model_seed": 2**64 - 1, "steps": 10**9}
 """Whole numbers and the most that they may be: beyond it no run would ever end."""
 _NAME = re.compile(r"\w[\w. -]{0,99}")
@@ -38,6 +38,9 @@ class Recipe:
 
     `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
+
+    `model` is a name, or the import path of your own, like ``my_package.nets:Net``. `optimizer` is any of torch.optim
+    by name, with `optimizer_options`; `momentum` is for those that have one.
 
     `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
     evaluates an exponential moving average of the weights.
@@ -61,7 +64,9 @@ class Recipe:
     evaluations: int = 20
     model_seed: int = 0
     features: str = ""
+    optimizer: str = "SGD"
     model_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -102,6 +107,11 @@ class Recipe:
             raise InvalidInput(
                 "model_options are not a table of options of the model.",
                 hint="write them below [model_options]; the seed of its weights is model_seed",
+            )
+        if not isinstance(self.optimizer_options, dict) or {"lr", "momentum"} & set(self.optimizer_options):
+            raise InvalidInput(
+                "optimizer_options are not a table of further options of the optimizer.",
+                hint="write them below [optimizer_options]; lr and momentum have lines of their own",
             )
         if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
             raise InvalidInput("the budgets of the recipe are not tables.", hint="write each of them below [[budgets]]")
