@@ -97,6 +97,7 @@ def main() -> None:
             sys.exit("no guarantee was printed")
         place.install(*TESTERS)
         shutil.copytree(ROOT / "tests", place.work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "examples", place.work / "examples")
         shutil.copy(ROOT / "pyproject.toml", place.work)
         place.run("pytest", "-m", "not slow", "@tests/installed.txt")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ QUICK = (
     "check_no_attributes_set_in_init",
     "check_set_params",
 )
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tabular_pipeline.py"
 KINDS = (PrivateLogisticRegression, PrivateLinearRegression, PrivateStandardScaler)
 
 
@@ -194,6 +196,17 @@ def test_one_ledger_knows_what_a_pipeline_cost(tmp_path: Path) -> None:
     assert total.epsilon == guarantee(tuple(parts), 1e-5).epsilon
     assert max(step.epsilon_ for step in pipeline) < total.epsilon < sum(step.epsilon_ for step in pipeline)
     assert pickle.loads(pickle.dumps(pipeline)).predict(x).tolist() == pipeline.predict(x).tolist()
+
+
+def test_the_example_runs() -> None:
+    spec = importlib.util.spec_from_file_location("pipeline", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    score, epsilon = example.main()
+    assert score > 0.85
+    assert epsilon == pytest.approx(1.146, abs=1e-3)
 
 
 def test_a_search_pays_for_every_fit(tmp_path: Path) -> None:
