@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
+from noisette.account.cut import refuse_cut
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism, Mechanisms
@@ -71,6 +72,8 @@ def _composed(paid: Sequence[Mechanism], counts: npt.NDArray[np.int64]) -> Itera
     """For every row of `counts` (n, K), the losses of so many steps of each mechanism."""
     from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
 
+    for mechanism in paid:
+        refuse_cut(mechanism)
     curves = [step_curve(mechanism.encoder, mechanism.noise) for mechanism in paid]
     composed = []
     for direction in (removal, addition):
