@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from noisette.account.record import FORMAT, Record, render
 from noisette.errors import InvalidInput, LedgerError
-from noisette.mechanism import Mechanism, in_order
+from noisette.mechanism import Mechanism, in_order, unit_of
 from noisette.spec import whole
 
 __all__ = ["Ledger", "read_ledger"]
@@ -92,6 +92,12 @@ class Ledger(Record):
         """
         steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
         _ = mechanism.noise.known_scale, mechanism.encoder.known_dim  # what is open cannot be paid for
+        if {mechanism.sampling.of} | {one.sampling.of for one in self.mechanisms()} != {mechanism.sampling.of}:
+            raise LedgerError(
+                f"the ledger {self.path} counts what is spent on every {unit_of(self.mechanisms())}, and this step is "
+                f"for every {mechanism.sampling.of}: the two do not add up.",
+                hint="keep a ledger for each, under another path (--ledger)",
+            )
         with self._one_at_a_time:
             mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
             self._pay(mechanism, name, steps, marks)
