@@ -96,9 +96,12 @@ def _at(loss: PrivacyLoss, delta: float) -> float:
 
 def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
+        cut = 2 * chance_of_a_cut(mechanisms) >= delta  # it costs at least as much, at any epsilon
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
-            hint="the noise is far too small for this many steps, or delta too small: raise the scale",
+            hint="batches are cut too often, which costs more than all of delta: raise most"
+            if cut
+            else "the noise is far too small for this many steps, or delta too small: raise the scale",
         )
     return Guarantee(
         epsilon=value,

@@ -13,6 +13,7 @@ from noisette.cli.options import (
     DeltaOption,
     EncoderOption,
     ExamplesOption,
+    MostOption,
     NoiseOption,
     RateOption,
     mechanism,
@@ -38,6 +39,7 @@ def account_command(
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = "pld",
     examples: ExamplesOption = None,
+    most: MostOption = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="Account for what this ledger spent instead.")] = None,
     plot: _PlotOption = None,
     as_json: JsonFlag = False,
@@ -46,11 +48,13 @@ def account_command(
     from noisette.account import guarantee, read_ledger, tradeoff
 
     if ledger is not None:
+        if most is not None:
+            raise InvalidInput("a ledger knows where batches were cut.", hint="leave --most out")
         record = read_ledger(ledger)
         tell_cut(record, ledger)
         mechanisms, stamps = record.mechanisms(), record.stamps
     elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
-        mechanisms, stamps = (mechanism(encoder, noise, rate, steps),), ()
+        mechanisms, stamps = (mechanism(encoder, noise, rate, steps, most=most, examples=examples),), ()
     else:
         raise InvalidInput(
             "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
@@ -74,6 +78,7 @@ def calibrate_command(
     accountant: AccountantOption = "pld",
     field: Annotated[str, typer.Option("--field", help="What to find: scale, steps or rate.")] = "scale",
     examples: ExamplesOption = None,
+    most: MostOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """The noise scale (or the steps, or the rate) that just keeps a budget."""
@@ -81,7 +86,7 @@ def calibrate_command(
 
     with log.status("calibrating"):
         found = calibrate(
-            mechanism(encoder, noise, rate, steps),
+            mechanism(encoder, noise, rate, steps, most=most, examples=examples),
             epsilon,
             delta,
             field=field,

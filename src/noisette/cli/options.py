@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisette.errors import InvalidInput
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ __all__ = [
     "DeltaOption",
     "EncoderOption",
     "ExamplesOption",
+    "MostOption",
     "NoiseOption",
     "RateOption",
     "mechanism",
@@ -32,10 +35,31 @@ ExamplesOption = Annotated[
 ]
 
 
-def mechanism(encoder: str, noise: str, rate: str, steps: int) -> Mechanism:
-    """The mechanism that the options describe."""
+MostOption = Annotated[
+    int | None,
+    typer.Option("--most", min=1, help="Batches are cut at this many; needs --examples, and is paid for in epsilon."),
+]
+
+
+def mechanism(
+    encoder: str,
+    noise: str,
+    rate: str,
+    steps: int,
+    *,
+    most: int | None = None,
+    examples: int | None = None,
+    units: bool = False,
+) -> Mechanism:
+    """The mechanism that the options describe; `examples` is how many there are, where batches are cut at `most`."""
     from noisette.encode import Encoder
     from noisette.mechanism import Mechanism
     from noisette.noise import Noise
 
-    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), parse_number(rate), steps)
+    if most is not None and examples is None:
+        raise InvalidInput(
+            "how often a batch is cut depends on how many examples there are.", hint="give --examples with --most"
+        )
+    there = examples if most is not None else None
+    sampling = Poisson(parse_number(rate), most=most, units=there, of=UNIT if units else EXAMPLE)
+    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), steps=steps, sampling=sampling)

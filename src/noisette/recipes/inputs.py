@@ -35,7 +35,7 @@ class Seen:
         >>> Seen.of(Recipe.load("digits")).data
         Dataset(name='digits', train=1437, test=360, shape=(1, 8, 8), classes=10)
         """
-        data = datasets.load(recipe.data, root)
+        data = datasets.load(recipe.data, root, recipe.unit)
         if not recipe.features:
             return cls(data, data.shape)
         cache = cache_folder()
