@@ -96,7 +96,7 @@ def _at(loss: PrivacyLoss, delta: float) -> float:
 
 def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
-        cut = 2 * chance_of_a_cut(mechanisms) >= delta  # it costs at least as much, at any epsilon
+        cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
             hint="batches are cut too often, which costs more than all of delta: raise most"
