@@ -51,8 +51,8 @@ def chance_of_a_cut(mechanisms: Mechanisms) -> float:
 
 
 def uncut(mechanisms: Mechanisms) -> Mechanisms:
-    """The same mechanisms with batches as large as they come out: what an accountant knows."""
-    return tuple(one if one.sampling.most is None else one.replace(sampling=one.sampling.uncut()) for one in mechanisms)
+    """The same mechanisms with batches as large as they come out, of whatever is drawn: what an accountant knows."""
+    return tuple(one.replace(sampling=Poisson(one.rate)) for one in mechanisms)
 
 
 def refuse_cut(mechanism: Mechanism) -> None:

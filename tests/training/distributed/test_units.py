@@ -27,8 +27,10 @@ def _sums(mechanism: Mechanism, size: int, *, coupled: bool = False) -> Callable
 
     def work(process: int) -> Any:
         sums, _ = watch(noise=False)
-        x, y, ids = population("dense", size, torch.float64)
-        run = make_private(network(), LOSS, (x, y), mechanism, units=ids, per_unit=4, chunk=3, seed=5)
+        x, y, ids = population("dense", 1000, torch.float64)
+        there = len(ids) - 1000 + size
+        data = x[:there], y[:there]
+        run = make_private(network(), LOSS, data, mechanism, units=ids[:there], per_unit=4, chunk=3, seed=5)
         if coupled:
             run._sampling = Coupled()  # type: ignore[assignment]
         list(run)
