@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 from noisette.account import base
 from noisette.account.pld import privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import Guarantee, Mechanism, Mechanisms, as_mechanisms, hash_of
+from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of
+from noisette.search import Search, Spending, as_spending, pieces_of
 from noisette.spec import positive, whole
 
 __all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
@@ -29,21 +31,21 @@ def check_delta(delta: float, examples: int | None = None) -> float:
     return value
 
 
-def epsilon(mechanisms: Mechanisms, delta: float, accountant: str = "pld") -> float:
+def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
-    known = base.accountant(accountant, mechanisms)
-    value = known.epsilon(mechanisms, delta) if any(mechanism.steps for mechanism in mechanisms) else 0.0
+    known, given = base.accountant(accountant, mechanisms), cast("Mechanisms", mechanisms)  # with searches if it takes
+    value = known.epsilon(given, delta) if any(mechanism.steps for mechanism in mechanisms) else 0.0
     return value if value >= 0 else math.inf
 
 
 def guarantee(
-    mechanisms: Mechanism | Sequence[Mechanism],
+    mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     delta: float,
     accountant: str = "pld",
     *,
     examples: int | None = None,
 ) -> Guarantee:
-    """What a mechanism, or several in order, promises at `delta`.
+    """What a mechanism or a search, or several in order, promises at `delta`.
 
     `examples` is the public number of examples, where known: a delta of 1/examples or more is refused.
 
@@ -54,9 +56,9 @@ def guarantee(
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))
     epsilon = 2.382 at delta = 1e-05
     """
-    mechanisms = as_mechanisms(mechanisms)
+    spending = as_spending(mechanisms)
     delta = check_delta(delta, examples)
-    return _promise(mechanisms, epsilon(mechanisms, delta, accountant), delta, accountant)
+    return _promise(spending, epsilon(spending, delta, accountant), delta, accountant)
 
 
 def guarantees(
@@ -82,7 +84,7 @@ def guarantees(
     return found
 
 
-def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str) -> Guarantee:
+def _promise(mechanisms: Spending, value: float, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
@@ -92,7 +94,7 @@ def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str
         epsilon=value,
         delta=delta,
         accountant=accountant,
-        kind="bound" if all(mechanism.noise.certified for mechanism in mechanisms) else "estimate",
+        kind="bound" if all(piece.noise.certified for piece in pieces_of(mechanisms)) else "estimate",
         mechanism_hash=hash_of(mechanisms),
-        basis=base.accountant(accountant, mechanisms).basis(mechanisms),
+        basis=base.accountant(accountant, mechanisms).basis(cast("Mechanisms", mechanisms)),
     )
