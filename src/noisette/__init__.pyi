@@ -58,6 +58,7 @@ __all__ = [
     "Kalman",
     "Laplace",
     "Ledger",
+    "LogUniform",
     "Logistic",
     "LowPass",
     "Mechanism",
@@ -90,4 +91,5 @@ __all__ = [
     "read_ledger",
     "release",
     "tradeoff",
+    "tune",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 from noisette.account.lattice import Array, Pmf
 from noisette.trials import Trials
 
-__all__ = ["Sides", "log_ratio", "selected", "worst"]
+__all__ = ["Sides", "log_ratio", "price", "selected", "worst"]
 
 _ORDERS = 1500  # values of e that T is bounded with
 _CLOSE = 1e-6  # how far the log of c may lie above its largest value that was seen
@@ -65,29 +65,37 @@ def selected(trials: Trials, losses: Sequence[tuple[Pmf, Pmf]]) -> Sides:
 
     The curves have to be asked for at all losses of interest at once, ascending: the more, the tighter they are.
     """
-    profiles = _Profile([removed for removed, _ in losses]), _Profile([added for _, added in losses])
-    ratios = log_ratio(trials, *profiles), log_ratio(trials, *profiles[::-1])
-    reach = max(profile.reach + ratio for profile, ratio in zip(profiles, ratios, strict=True))
+    removed, added = _Profile([one for one, _ in losses]), _Profile([one for _, one in losses])
+    ratios = log_ratio(trials, removed, added), log_ratio(trials, added, removed)
+    bounds = price(trials, removed, added, ratios[0]), price(trials, added, removed, ratios[1])
+    return Sides(_excess(*bounds), _excess(*bounds[::-1]), max(removed.reach, added.reach) + max(ratios))
 
-    def bound(direction: int, eps: Array) -> Array:
-        """At eps >= 0: m delta(eps - log c), where H_g = 1 - g + g H_{1/g} of the other direction below 0."""
-        inner = eps - ratios[direction]
-        above, below = (profiles[d](np.abs(inner)) for d in (direction, 1 - direction))
+
+def price(
+    trials: Trials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array], ratio: float
+) -> Callable[[Array], Array]:
+    """The least that is known to hold of delta' at eps >= 0, in the direction of `forward`: m delta(eps - log c).
+
+    `ratio` is the log of c. Below 0, delta follows from the other direction: H_g = 1 - g + g H_{1/g}.
+    """
+
+    def bound(eps: Array) -> Array:
+        inner = eps - ratio
         gamma = np.exp(np.minimum(inner, 0.0))
-        return np.asarray(np.minimum(trials.mean * np.where(inner < 0, 1 - gamma + gamma * below, above), 1.0))
+        below = 1 - gamma + gamma * opposite(np.maximum(-inner, 0.0))
+        return np.minimum(trials.mean * np.where(inner < 0, below, forward(np.maximum(inner, 0.0))), 1.0)
 
-    def excess(direction: int) -> Callable[[Array], Array]:
-        def curve(eps: Array) -> Array:
-            falls = np.minimum(eps, 0.0)
-            values = np.where(
-                eps < 0, np.exp(falls) * bound(1 - direction, -falls), bound(direction, np.maximum(eps, 0))
-            )
-            equal = -np.expm1(falls)
-            return np.asarray(_hull(np.exp(eps), equal + values) - equal)
+    return bound
 
-        return curve
 
-    return Sides(excess(0), excess(1), reach)
+def _excess(forward: Callable[[Array], Array], opposite: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    def curve(eps: Array) -> Array:
+        falls = np.minimum(eps, 0.0)
+        values = np.where(eps < 0, np.exp(falls) * opposite(-falls), forward(np.maximum(eps, 0.0)))
+        equal = -np.expm1(falls)
+        return np.asarray(_hull(np.exp(eps), equal + values) - equal)
+
+    return curve
 
 
 def log_ratio(trials: Trials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array]) -> float:

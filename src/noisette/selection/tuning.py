@@ -186,7 +186,6 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
     A search that was killed keeps its price, its number of runs and their settings.
     """
     jobs = whole("jobs", jobs, least=1, most=1000)
-    folder = folder.resolve()
     plan = Plan.read(folder)
     with alone(folder, Processes.current(), "at the search"):
         if not (folder / "result.json").exists():
@@ -195,7 +194,7 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
                 raise InvalidInput(f"the private part of {folder} is gone.", hint="restore it, or start a new search")
             _pay(folder, plan, again=any((one / "ledger.jsonl").exists() for one in places))
             threads = None if jobs == 1 and ray is None else max(1, (os.cpu_count() or 1) // jobs)
-            each(partial(make, folder, seed, threads), range(len(places)), jobs=jobs, ray=ray)
+            each(partial(make, folder.resolve(), seed, threads), range(len(places)), jobs=jobs, ray=ray)
             _publish(folder, plan, places)
         return _published(folder, plan)
 
@@ -230,7 +229,7 @@ def _publish(folder: Path, plan: Plan, places: Sequence[Path]) -> None:
             "metrics.jsonl": "".join(one.line() for one in found),
             "guarantee.json": json.dumps(_promised(plan, won, found[-1].total), indent=2) + "\n",
         }
-        result["winner"] = str(new_folder(folder.parent, plan.name, contents))
+        result["winner"] = new_folder(folder.parent, plan.name, contents).name
         result |= {"settings": files.record(won / "candidate.json"), "score": score_at(won)}
     files.write(folder / "result.json", json.dumps(result).encode())
 
@@ -251,5 +250,5 @@ def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
 
 def _published(folder: Path, plan: Plan) -> Tuned:
     found = files.record(folder / "result.json")
-    winner = None if found["winner"] is None else Path(found["winner"])
+    winner = None if found["winner"] is None else folder.parent / str(found["winner"])
     return Tuned(winner, plan.promise, plan.epsilon_of_one, plan.search.trials, found["settings"], found["score"])
