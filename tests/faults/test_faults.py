@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
+from tests.faults import accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
+PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
 """The modules that fill the table."""
 
 LISTED = (
@@ -42,6 +42,11 @@ LISTED = (
     "a LoRA layer whose scaling is missed",
     "a weighted sum in float32 over a whole chunk",
     "copies shared between examples",
+    "K fixed",
+    "all scores shown",
+    "price forgotten",
+    "private score without noise",
+    "winner chosen by test accuracy",
 )
 """The faults that must be in the table, whatever else is."""
 

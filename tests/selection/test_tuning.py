@@ -1,4 +1,4 @@
-"""A search from its plan to its winner: what is paid, what is kept, what is shown, and what happens when it is killed."""
+"""A search from its plan to its winner: what is paid, what is kept, what is shown, and what a kill leaves."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import ray
 import torch
 from scipy import stats
 
 from noisette import LogUniform, guarantee, load, read_ledger, tune
 from noisette.account import Ledger
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
+from noisette.generator import Generator
 from noisette.recipes import Recipe, Seen, points, reopen
 from noisette.recipes.held_out import slots
 from noisette.selection import go_on, trial
+from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
 from noisette.selection.trial import best, make, place, score, score_at
 from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
@@ -97,14 +102,21 @@ def test_nothing_private_is_public(tmp_path: Path) -> None:
         load(place(folder, 0))
 
 
-@pytest.mark.parametrize("trials", [GeometricTrials(3), LogarithmicTrials(3), PoissonTrials(2)], ids=repr)
+@pytest.mark.parametrize(
+    "trials",
+    [
+        GeometricTrials(3),
+        *(pytest.param(law, marks=pytest.mark.slow) for law in (LogarithmicTrials(3), PoissonTrials(2))),
+    ],
+    ids=repr,
+)
 def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
-    """Sixty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
+    """Forty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
     counts = Counter()
-    for seed in range(60):
+    for seed in range(40):
         folder = prepared(tmp_path, trials=trials, seed=1000 + seed)
         counts[min(len(list((folder / "private").glob("trial-*"))), 5)] += 1
-    expected = 60 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
+    expected = 40 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
     drawn = np.array([counts[k] for k in range(6)])
     used = expected > 0
     assert not drawn[~used].any()
@@ -112,9 +124,9 @@ def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> N
     assert stats.chi2.sf(statistic, used.sum() - 1) > 1e-5, "the number of runs does not follow its law"
 
 
-def test_candidates_are_drawn_alike(tmp_path: Path) -> None:
-    folder = prepared(tmp_path, trials=PoissonTrials(90), seed=2)
-    drawn = Counter(json.loads(path.read_text())["lr"] for path in (folder / "private").glob("*/candidate.json"))
+def test_candidates_are_drawn_alike() -> None:
+    generator, several = Generator(seed=2), Candidates.of(GRID)
+    drawn = Counter(several.draw(generator)["lr"] for _ in range(3000))
     assert set(drawn) == set(GRID["lr"])
     assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
 
@@ -129,8 +141,6 @@ def test_no_run_at_all(tmp_path: Path) -> None:
 
 
 def _drawn(seed: int) -> int:
-    from noisette.generator import Generator  # noqa: PLC0415
-
     return PoissonTrials(1).draw(Generator(seed, purpose="search"))
 
 
@@ -169,7 +179,7 @@ def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """When the first run is made, the whole search is on disk."""
     folder, seen = prepared(tmp_path), []
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
         raise KeyboardInterrupt
 
@@ -181,7 +191,7 @@ def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """kill -9 in the middle: the same runs with the same settings, paid once."""
-    folder = prepared(tmp_path, trials=PoissonTrials(6), seed=5)
+    folder = prepared(tmp_path, trials=PoissonTrials(4), seed=5)
     before = {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")}
     assert len(before) > 2
     code = f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=5)"
@@ -209,7 +219,7 @@ def test_what_is_gone_is_not_made_up(tmp_path: Path) -> None:
         go_on(folder)
     (folder / "elsewhere").rename(folder / "ledger.jsonl")
     (folder / "private").rename(folder / "gone")
-    with pytest.raises(InvalidInput, match="the private part of .* is gone"):
+    with pytest.raises(InvalidInput, match=r"the private part of .* is gone"):
         go_on(folder)
     text = (folder / "search.json").read_text()
     (folder / "search.json").write_text(text.replace("noisette search 1", "noisette search 0"))
@@ -285,7 +295,7 @@ def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
         prepared(tmp_path, recipe=recipe, public=f"csv:{private}:label", delta=1e-3)
 
 
-# -- what can be asked for -----------------------------------------------------------------------------------------------
+# -- what can be asked for ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -320,7 +330,7 @@ def test_bad_input_leaves_nothing(options: dict[str, Any], says: str, tmp_path: 
 def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
     """Batches and noises of different price: the search costs the worst, within the budget."""
     candidates = [{"batch": 100, "lr": LogUniform(0.5, 2)}, {"batch": 500}, {"noise": "Gaussian()", "steps": 9}]
-    folder = prepared(tmp_path, candidates=candidates, trials=PoissonTrials(8))
+    folder = prepared(tmp_path, candidates=candidates, trials=PoissonTrials(4))
     plan = Plan.read(folder)
     assert len(plan.search.runs) == 3
     assert 2.8 < plan.promise.epsilon <= 3.0
@@ -334,12 +344,22 @@ def test_from_python(tmp_path: Path) -> None:
     assert found.promise.stamps == ()
 
 
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A real Ray with two workers on this machine; its address."""
+    with warnings.catch_warnings(action="ignore"):
+        started = ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
+        yield started.address_info["gcs_address"]
+        ray.shutdown()
+
+
 @pytest.mark.slow
-def test_side_by_side_is_the_same(tmp_path: Path) -> None:
-    """Two processes make the very runs that one makes."""
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
+    """Two processes, and two workers of Ray, make the very runs that one process makes."""
     results = []
-    for jobs in (1, 2):
-        folder = prepared(tmp_path / str(jobs), trials=PoissonTrials(4), seed=6)
-        found = go_on(folder, jobs=jobs, seed=6)
+    for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
+        folder = prepared(tmp_path / name, trials=PoissonTrials(4), seed=6)
+        found = go_on(folder, seed=6, **how)
         results.append((found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]))
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
