@@ -30,6 +30,7 @@ _PARTS = {
     "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
     "recipes": "load",
     "sampling": "Poisson",
+    "selection": "LogUniform tune",
     "spec": "parse",
     "training": "PrivateRun Trainer make_private plan",
 }

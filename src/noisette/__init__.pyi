@@ -32,6 +32,7 @@ from noisette.private import Private, Released
 from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
 from noisette.recipes import load
 from noisette.sampling import Poisson
+from noisette.selection import LogUniform, tune
 from noisette.spec import parse
 from noisette.training import PrivateRun, Trainer, make_private, plan
 
@@ -58,6 +59,7 @@ __all__ = [
     "Kalman",
     "Laplace",
     "Ledger",
+    "LogUniform",
     "Logistic",
     "LowPass",
     "Mechanism",
@@ -91,4 +93,5 @@ __all__ = [
     "read_ledger",
     "release",
     "tradeoff",
+    "tune",
 ]

@@ -152,7 +152,7 @@ def as_mechanisms(mechanisms: Mechanism | Sequence[Mechanism]) -> Mechanisms:
     return (mechanisms,) if isinstance(mechanisms, Mechanism) else tuple(mechanisms)
 
 
-def hash_of(mechanisms: Mechanisms) -> str:
+def hash_of(mechanisms: Iterable[Spec]) -> str:
     """A name for mechanisms in their order: SHA-256 of their canonical form, 16 hex digits.
 
     It lasts: a field with a default that a later version adds changes no name. Change `_CANONICAL` when a default does.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from noisette.account import base
 from noisette.account.cut import chance_of_a_cut, cut_chance, epsilon_with, uncut
 from noisette.account.pld import PrivacyLoss, privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import ADJACENCY, Guarantee, Mechanism, Mechanisms, as_mechanisms, hash_of, unit_of
-from noisette.sampling import EXAMPLE
+from noisette.mechanism import ADJACENCY, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
+from noisette.sampling import EXAMPLE, Poisson
+from noisette.search import Search, Spending, as_spending, pieces_of
 from noisette.spec import positive, whole
 
 __all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
@@ -32,24 +34,24 @@ def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) ->
     return value
 
 
-def epsilon(mechanisms: Mechanisms, delta: float, accountant: str = "pld") -> float:
+def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
-    chance, mechanisms = chance_of_a_cut(mechanisms), uncut(mechanisms)
-    known = base.accountant(accountant, mechanisms)
+    chance, plain = chance_of_a_cut(mechanisms), uncut(mechanisms)
+    known, given = base.accountant(accountant, plain), cast("Mechanisms", plain)  # with searches if it takes them
     if not any(mechanism.steps for mechanism in mechanisms):
         return 0.0
-    value = epsilon_with(chance, delta, lambda left: known.epsilon(mechanisms, left))
+    value = epsilon_with(chance, delta, lambda left: known.epsilon(given, left))
     return value if value >= 0 else math.inf
 
 
 def guarantee(
-    mechanisms: Mechanism | Sequence[Mechanism],
+    mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     delta: float,
     accountant: str = "pld",
     *,
     examples: int | None = None,
 ) -> Guarantee:
-    """What a mechanism, or several in order, promises at `delta`.
+    """What a mechanism or a search, or several in order, promises at `delta`.
 
     `examples` is the public number of examples, or of units where these are drawn: a delta of 1/examples or more is
     refused.
@@ -61,9 +63,9 @@ def guarantee(
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))
     epsilon = 2.382 at delta = 1e-05
     """
-    mechanisms = as_mechanisms(mechanisms)
-    delta = check_delta(delta, examples, unit_of(mechanisms))
-    return _promise(mechanisms, epsilon(mechanisms, delta, accountant), delta, accountant)
+    spending = as_spending(mechanisms)
+    delta = check_delta(delta, examples, unit_of(pieces_of(spending)))
+    return _promise(spending, epsilon(spending, delta, accountant), delta, accountant)
 
 
 def guarantees(
@@ -79,7 +81,7 @@ def guarantees(
     ['0.550', '0.721', '0.858']
     """
     delta = check_delta(delta, examples, mechanism.sampling.of)
-    (plain,), chance = uncut((mechanism,)), cut_chance(mechanism.sampling)
+    plain, chance = mechanism.replace(sampling=Poisson(mechanism.rate)), cut_chance(mechanism.sampling)
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
     while left:
         near = [count for count in left if count <= _NEAR * left[0]]
@@ -94,7 +96,7 @@ def _at(loss: PrivacyLoss, delta: float) -> float:
     return float(loss.get_epsilon_for_delta(delta))
 
 
-def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str) -> Guarantee:
+def _promise(mechanisms: Spending, value: float, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
         cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
@@ -107,8 +109,8 @@ def _promise(mechanisms: Mechanisms, value: float, delta: float, accountant: str
         epsilon=value,
         delta=delta,
         accountant=accountant,
-        kind="bound" if all(mechanism.noise.certified for mechanism in mechanisms) else "estimate",
+        kind="bound" if all(piece.noise.certified for piece in pieces_of(mechanisms)) else "estimate",
         mechanism_hash=hash_of(mechanisms),
-        basis=base.accountant(accountant, uncut(mechanisms)).basis(mechanisms),
-        adjacency=ADJACENCY[unit_of(mechanisms)],
+        basis=base.accountant(accountant, uncut(mechanisms)).basis(cast("Mechanisms", mechanisms)),
+        adjacency=ADJACENCY[unit_of(pieces_of(mechanisms))],
     )

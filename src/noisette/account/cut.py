@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.errors import Unaccountable
-from noisette.mechanism import Mechanism, Mechanisms
+from noisette.mechanism import Mechanism
 from noisette.sampling import Poisson
+from noisette.search import Spending
 
 __all__ = ["chance_of_a_cut", "cut_chance", "deltas_with", "epsilon_with", "largest_batch", "refuse_cut", "uncut"]
 
@@ -45,14 +46,14 @@ def _tail(most: int, units: int, rate: float) -> float:
     return min(1.0, max(_LEAST, _UP * float(betainc(most + 1, units - most + 1, rate)))) if most <= units else 0.0
 
 
-def chance_of_a_cut(mechanisms: Mechanisms) -> float:
-    """The chance that any batch of all steps of `mechanisms` is cut, from above."""
-    return sum(mechanism.steps * cut_chance(mechanism.sampling) for mechanism in mechanisms)
+def chance_of_a_cut(spending: Spending) -> float:
+    """The chance that any batch of all steps of `spending` is cut, from above; in a search none is."""
+    return sum(one.steps * cut_chance(one.sampling) for one in spending if isinstance(one, Mechanism))
 
 
-def uncut(mechanisms: Mechanisms) -> Mechanisms:
-    """The same mechanisms with batches as large as they come out, of whatever is drawn: what an accountant knows."""
-    return tuple(one.replace(sampling=Poisson(one.rate)) for one in mechanisms)
+def uncut(spending: Spending) -> Spending:
+    """The same with batches as large as they come out, of whatever is drawn: what an accountant knows."""
+    return tuple(one.replace(sampling=Poisson(one.rate)) if isinstance(one, Mechanism) else one for one in spending)
 
 
 def refuse_cut(mechanism: Mechanism) -> None:

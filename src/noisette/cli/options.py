@@ -12,16 +12,20 @@ from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
     from noisette.mechanism import Mechanism
+    from noisette.trials import Trials
 
 __all__ = [
     "AccountantOption",
     "DeltaOption",
     "EncoderOption",
     "ExamplesOption",
+    "LawOption",
     "MostOption",
     "NoiseOption",
     "RateOption",
+    "TrialsOption",
     "mechanism",
+    "trials_given",
 ]
 
 EncoderOption = Annotated[str, typer.Option("--encoder", help='Such as "Ranked(dim=26010)" or "L2(dim=26010)".')]
@@ -33,6 +37,20 @@ ExamplesOption = Annotated[
     int | None,
     typer.Option("--examples", min=1, help="Public number of examples: a delta of 1/examples or more is refused."),
 ]
+
+TrialsOption = Annotated[
+    int | None, typer.Option("--trials", help="Runs that a search makes on average: the price of choosing the best.")
+]
+LawOption = Annotated[
+    str, typer.Option("--law", help="How the number of runs is drawn: logarithmic, geometric or poisson.")
+]
+
+
+def trials_given(trials: int | None, law: str) -> Trials | None:
+    """The law that the options describe; None without a search."""
+    from noisette.trials import trials_of
+
+    return None if trials is None else trials_of(law, trials)
 
 
 MostOption = Annotated[

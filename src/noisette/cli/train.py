@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
+from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
@@ -90,14 +91,21 @@ def train_command(
 
 
 def resume_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of a search.")],
     data_root: _RootOption = None,
     tensorboard: _BoardOption = False,
+    jobs: JobsOption = 1,
+    ray: RayOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    """Go on with a run or a search that was cut off: fresh noise, fresh batches, nothing paid twice."""
     from noisette.recipes import reopen
 
+    if (run / "search.json").exists():
+        from noisette.selection import go_on
+
+        search_on(run, lambda: go_on(run, jobs=jobs, ray=ray), as_json)
+        return
     writer = _writer() if tensorboard else None
     with _one_voice():
         with log.status("loading") as status:
@@ -110,9 +118,12 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
     """What a run promises, and how good its model is."""
     from noisette import files
     from noisette.recipes import points as metrics
+    from noisette.recipes.settings import Settings
 
-    if (run / "settings.json").exists() and not (run / "guarantee.json").exists():
-        raise _no_result(run)
+    if (run / "settings.json").exists():
+        Settings.read(run).example(run)  # or it is private, or not set up
+        if not (run / "guarantee.json").exists():
+            raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
     stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
     named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
@@ -136,9 +147,7 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
 def _no_result(run: Path) -> InvalidInput:
     """What to say of a run that was cut off before its first result."""
     from noisette.account import read_ledger
-    from noisette.recipes.settings import Settings
 
-    Settings.read(run).example(run)  # or it was cut off even before
     record = read_ledger(run / "ledger.jsonl")
     tell_cut(record, run / "ledger.jsonl")
     paid = sum(mechanism.steps for mechanism in record.mechanisms())

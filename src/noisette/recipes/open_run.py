@@ -49,7 +49,7 @@ class OpenRun:
         self.folder, self.recipe, self.settings, self.processes = folder, recipe, settings, Processes.current()
         _check_device(settings.device)
         root = Path(settings.data_root) if settings.data_root is not None else None
-        seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
+        self.seen = seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
         self.assembly = Assembly(recipe, seen.data, settings.device)
         plan = _plan(folder, self.assembly) if self.processes.first else ""
         with files.naming(folder / "mechanism.toml"):

@@ -23,6 +23,7 @@ from noisette.noise import Noise
 from noisette.recipes.budgets import between, check_budgets
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import line, parse, positive, real, whole
+from noisette.trials import Trials
 
 __all__ = ["Recipe", "names"]
 
@@ -48,9 +49,11 @@ class Recipe:
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
 
     `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
-    at most `per_unit` rows at a time, and `batch` counts people. `batch` is the expected batch size; `schedule` is
-    "constant" or "linear" (to zero over the run); `averaging` above 0 evaluates an exponential moving average of the
-    weights.
+    at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
+    no run is trained on, so that a search can choose by them.
+
+    `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
+    evaluates an exponential moving average of the weights.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Recipe:
     features: str = ""
     unit: str = ""
     per_unit: int = 8
+    held_out: float = 0.0
     model_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
 
@@ -92,6 +96,8 @@ class Recipe:
             raise InvalidInput(f"lr is {self.lr:g}: no weight is as large.", hint="rates of interest are below 100")
         if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
+        if not 0 <= real("held_out", self.held_out) < 1:
+            raise InvalidInput("held_out is outside [0, 1).", hint="0.2 is a usual share")
         if self.schedule not in ("constant", "linear"):
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
         parse(self.encoder, Encoder)
@@ -172,8 +178,11 @@ class Recipe:
             )
         return type(self)(**table)
 
-    def mechanism(self, dim: int, examples: int) -> Mechanism:
-        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`, or units."""
+    def mechanism(self, dim: int, examples: int, trials: Trials | None = None) -> Mechanism:
+        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`, or units.
+
+        With `trials`, its epsilon is that of choosing the best of so many runs.
+        """
         rate = min(1.0, self.batch / examples)
         encoder = parse(self.encoder, Encoder)
         encoder = encoder if encoder.dim is not None else encoder.replace(dim=dim)
@@ -182,7 +191,7 @@ class Recipe:
         if self.epsilon is None:
             return mechanism
         unknown = "scale" if self.steps is not None else "steps"
-        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples)
+        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples, trials=trials)
 
     def factor(self, step: int, total: int) -> float:
         """What the schedule multiplies the learning rate with at `step` of `total`."""
