@@ -155,7 +155,7 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
     shared = tmp_path / "all.jsonl"
     folder = prepared(tmp_path / "runs", shared=shared)
     plan = Plan.read(folder)
-    assert not shared.exists(), "nothing is paid before the search starts"
+    assert read_ledger(shared).mechanisms() == (plan.search,), "paid before anything is trained"
     found = go_on(folder, seed=4)
     assert read_ledger(shared).mechanisms() == (plan.search,)
     assert found.winner is not None
@@ -165,24 +165,24 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
 
 def test_no_run_without_payment(tmp_path: Path) -> None:
     folder = prepared(tmp_path)
-    with pytest.raises(LedgerError):
+    (folder / "ledger.jsonl").unlink()
+    with pytest.raises(LedgerError, match="is missing"):
         make(folder, None, None, 0)
-    with Ledger(folder / "ledger.jsonl", data="digits"), pytest.raises(LedgerError):
-        make(folder, None, None, 0)
-    Ledger(folder / "ledger.jsonl").close()
+    Ledger(folder / "ledger.jsonl", data="digits").close()
     with pytest.raises(LedgerError, match="is not paid for"):
         make(folder, None, None, 0)
     assert not (place(folder, 0) / "ledger.jsonl").exists()
 
 
 def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the first run is made, the whole search is on disk."""
+    """When the first run is made, the whole search is on disk, also where a kill came before the payment."""
     folder, seen = prepared(tmp_path), []
 
     def stop(*_: Any, **__: Any) -> None:
         seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
         raise KeyboardInterrupt
 
+    (folder / "ledger.jsonl").unlink()
     monkeypatch.setattr(trial, "reopen", stop)
     with pytest.raises(KeyboardInterrupt):
         go_on(folder)
@@ -318,6 +318,8 @@ def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
         ({"held_out": 0.0}, "nothing is held out"),
         ({"held_out": 1.5}, "held_out is outside"),
         ({"public": "nowhere"}, "nowhere"),
+        ({"device": "cuda:99"}, "cannot compute on"),
+        ({"shared": Path("/dev/null")}, "/dev/null"),
         ({"public": "digits"}, "is what the runs are trained on"),
     ],
 )
