@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 from scipy import stats
 
@@ -348,11 +346,18 @@ def test_from_python(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """A real Ray with two workers on this machine; its address."""
-    with warnings.catch_warnings(action="ignore"):
-        started = ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
-        yield started.address_info["gcs_address"]
-        ray.shutdown()
+    """A real Ray with two workers on this machine, of another process; its address."""
+    code = "import ray, sys; c = ray.init(num_cpus=2, include_dashboard=False); "
+    code += "print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()  # it ends when its input does
 
 
 @pytest.mark.slow

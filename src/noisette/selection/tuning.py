@@ -153,9 +153,9 @@ def begin(
         _pay(folder, plan, again=False)
     except NoisetteError:
         shutil.rmtree(folder)  # its own ledger is the last to be paid
-        for one in made:
+        for parent in made:
             with suppress(OSError):
-                one.rmdir()
+                parent.rmdir()
         raise
     return folder
 
