@@ -14,7 +14,7 @@ ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
     {"spec", "generator", "files", "batch"},
-    {"objectives"},
+    {"objectives", "sampling"},
     {"noise"},
     {"profiles"},
     {"_kernels"},

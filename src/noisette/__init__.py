@@ -29,6 +29,7 @@ _PARTS = {
     "private": "Private Released",
     "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
     "recipes": "load",
+    "sampling": "Poisson",
     "selection": "LogUniform tune",
     "spec": "parse",
     "training": "PrivateRun Trainer make_private plan",

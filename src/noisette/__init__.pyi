@@ -31,6 +31,7 @@ from noisette.noise import (
 from noisette.private import Private, Released
 from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
 from noisette.recipes import load
+from noisette.sampling import Poisson
 from noisette.selection import LogUniform, tune
 from noisette.spec import parse
 from noisette.training import PrivateRun, Trainer, make_private, plan
@@ -64,6 +65,7 @@ __all__ = [
     "Mechanism",
     "Noise",
     "PaperGaussian",
+    "Poisson",
     "Power",
     "Private",
     "PrivateRun",

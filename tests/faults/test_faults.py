@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
+from tests.faults import (
+    accounting,
+    choosing,
+    disclosure,
+    encoding,
+    entrance,
+    layers,
+    ledgers,
+    noise,
+    running,
+    sampling,
+    units,
+)
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
+PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling, units)
 """The modules that fill the table."""
 
 LISTED = (
@@ -42,6 +54,11 @@ LISTED = (
     "a LoRA layer whose scaling is missed",
     "a weighted sum in float32 over a whole chunk",
     "copies shared between examples",
+    "sampling examples instead of units",
+    "per_unit ignored",
+    "averaging after encoding",
+    "the cut not paid for",
+    "a cut that always drops the same examples",
     "K fixed",
     "all scores shown",
     "price forgotten",

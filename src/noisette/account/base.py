@@ -28,9 +28,12 @@ class Accountant(ABC):
     def supports(self, mechanism: Mechanism) -> bool:
         """Whether the worst case of this kind of step is known to it.
 
-        By default that is so for every profile, and for a ball where the noise looks the same from all sides.
+        By default that is so for every profile, and for a ball where the noise looks the same from all sides. Cut
+        batches are not its business: it is asked for uncut ones, and `noisette.account.cut` adds what the cut costs.
         """
-        return mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
+        return mechanism.sampling.most is None and (
+            mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
+        )
 
     @abstractmethod
     def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from noisette.account.record import FORMAT, Record, render
 from noisette.errors import InvalidInput, LedgerError
-from noisette.mechanism import Mechanism, in_order
+from noisette.mechanism import Mechanism, in_order, unit_of
 from noisette.search import Search, pieces_of
 from noisette.spec import whole
 
@@ -94,6 +94,13 @@ class Ledger(Record):
         steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
         for piece in pieces_of((mechanism,)):
             _ = piece.noise.known_scale, piece.encoder.known_dim  # what is open cannot be paid for
+        of, before = unit_of(pieces_of((mechanism,))), pieces_of(self.mechanisms())
+        if before and unit_of(before) != of:
+            raise LedgerError(
+                f"the ledger {self.path} counts what is spent on every {unit_of(before)}, and this is for every {of}: "
+                "the two do not add up.",
+                hint="keep a ledger for each, under another path (--ledger)",
+            )
         with self._one_at_a_time:
             if isinstance(mechanism, Mechanism):
                 mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent

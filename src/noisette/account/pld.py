@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
+from noisette.account.cut import refuse_cut
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
 from noisette.account.selection import Sides, selected, worst
 from noisette.errors import Unaccountable
@@ -87,6 +88,7 @@ def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64])
 
 def _step(mechanism: Mechanism) -> Sides:
     """One step of a mechanism."""
+    refuse_cut(mechanism)
     curve, rate = step_curve(mechanism.encoder, mechanism.noise), mechanism.rate
     return Sides(removal(curve, rate), addition(curve, rate), sampled_reach(curve.reach, rate))
 

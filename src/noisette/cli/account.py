@@ -14,6 +14,7 @@ from noisette.cli.options import (
     EncoderOption,
     ExamplesOption,
     LawOption,
+    MostOption,
     NoiseOption,
     RateOption,
     TrialsOption,
@@ -43,6 +44,7 @@ def account_command(
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = "pld",
     examples: ExamplesOption = None,
+    most: MostOption = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="Account for what this ledger spent instead.")] = None,
     trials: TrialsOption = None,
     law: LawOption = "logarithmic",
@@ -58,11 +60,13 @@ def account_command(
     if ledger is not None and several is not None:
         raise InvalidInput("a ledger says itself what was searched.", hint="leave --trials out, or --ledger")
     if ledger is not None:
+        if most is not None:
+            raise InvalidInput("a ledger knows where batches were cut.", hint="leave --most out")
         record = read_ledger(ledger)
         tell_cut(record, ledger)
         mechanisms, stamps = record.mechanisms(), record.stamps
     elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
-        one = mechanism(encoder, noise, rate, steps)
+        one = mechanism(encoder, noise, rate, steps, most=most, examples=examples)
         mechanisms, stamps = (one if several is None else Search((one,), several),), ()
     else:
         raise InvalidInput(
@@ -87,6 +91,7 @@ def calibrate_command(
     accountant: AccountantOption = "pld",
     field: Annotated[str, typer.Option("--field", help="What to find: scale, steps or rate.")] = "scale",
     examples: ExamplesOption = None,
+    most: MostOption = None,
     trials: TrialsOption = None,
     law: LawOption = "logarithmic",
     as_json: JsonFlag = False,
@@ -98,7 +103,7 @@ def calibrate_command(
     several = trials_given(trials, law)
     with log.status("calibrating"):
         found = calibrate(
-            mechanism(encoder, noise, rate, steps),
+            mechanism(encoder, noise, rate, steps, most=most, examples=examples),
             epsilon,
             delta,
             field=field,

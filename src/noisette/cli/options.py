@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisette.errors import InvalidInput
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ __all__ = [
     "EncoderOption",
     "ExamplesOption",
     "LawOption",
+    "MostOption",
     "NoiseOption",
     "RateOption",
     "TrialsOption",
@@ -50,10 +53,31 @@ def trials_given(trials: int | None, law: str) -> Trials | None:
     return None if trials is None else trials_of(law, trials)
 
 
-def mechanism(encoder: str, noise: str, rate: str, steps: int) -> Mechanism:
-    """The mechanism that the options describe."""
+MostOption = Annotated[
+    int | None,
+    typer.Option("--most", min=1, help="Batches are cut at this many; needs --examples, and is paid for in epsilon."),
+]
+
+
+def mechanism(
+    encoder: str,
+    noise: str,
+    rate: str,
+    steps: int,
+    *,
+    most: int | None = None,
+    examples: int | None = None,
+    units: bool = False,
+) -> Mechanism:
+    """The mechanism that the options describe; `examples` is how many there are, where batches are cut at `most`."""
     from noisette.encode import Encoder
     from noisette.mechanism import Mechanism
     from noisette.noise import Noise
 
-    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), parse_number(rate), steps)
+    if most is not None and examples is None:
+        raise InvalidInput(
+            "how often a batch is cut depends on how many examples there are.", hint="give --examples with --most"
+        )
+    there = examples if most is not None else None
+    sampling = Poisson(parse_number(rate), most=most, units=there, of=UNIT if units else EXAMPLE)
+    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), steps=steps, sampling=sampling)

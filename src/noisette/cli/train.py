@@ -47,6 +47,10 @@ def train_command(
     model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
+    ] = None,
+    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
@@ -68,7 +72,8 @@ def train_command(
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
-        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
+        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, unit=unit,
+        per_unit=per_unit, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     writer = _writer() if tensorboard else None
@@ -205,7 +210,7 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    tell_all_taken(opened.recipe.batch, opened.examples)
+    tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
     for book in opened.cut:
         tell_cut(book, book.path)
     board = writer(str(opened.folder / "tensorboard")) if writer is not None and opened.processes.first else None

@@ -78,8 +78,8 @@ class OpenRun:
 
     @property
     def examples(self) -> int:
-        """The number of training examples, which is public."""
-        return len(self.assembly.data.train_inputs)
+        """The number of training examples, or of units where these are drawn, which is public."""
+        return self.assembly.data.sampled
 
     def resume(self) -> int:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
