@@ -26,7 +26,8 @@ class Record:
     and how many steps a line pays for at most; a payment says how many steps. So a payment that was cut short has a
     price that is known from the lines before it.
 
-    `time` is when its last line was written. `cut` is None, or how many steps were counted for lines that were cut short, at the most that they can have paid.
+    `time` is when its last line was written. `cut` is None, or how many steps were counted for lines that were cut
+    short, at the most that they can have paid.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from noisette import files
 from noisette.account import guarantee, read_ledger
 from noisette.account.record import Record
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
-from noisette.mechanism import in_order
+from noisette.mechanism import Mechanism, in_order
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
 from noisette.report.run import Run, Unfinished, public_name
@@ -80,7 +80,9 @@ def _purses(books: list[tuple[str, float, Record]]) -> Iterator[Purse]:
     """What the ledgers of runs come to, for each people that they name. The least delta holds for all."""
     for people in dict.fromkeys(book.data for *_, book in books):
         same = sorted((one for one in books if one[2].data == people), key=lambda one: (one[2].time, one[0]))
-        delta, paid, totals, finite = min(delta for _, delta, _ in same), [], [], True
+        delta, finite = min(delta for _, delta, _ in same), True
+        paid: list[Mechanism] = []
+        totals: list[float] = []
         marks = [mark for *_, book in same for mark in book.stamps]
         for *_, book in same:
             paid += book.mechanisms()

@@ -117,9 +117,9 @@ def _template(name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` as Markdown shows it, whatever characters it has.
+    r"""`text` as Markdown shows it, whatever characters it has.
 
-    >>> _escaped("a_b | <i>")
-    'a\\\\_b \\\\| \\\\<i\\\\>'
+    >>> print(_escaped("a_b | <i>"))
+    a\_b \| \<i\>
     """
     return "".join(f"\\{c}" if c in _MARKDOWN else c for c in text)

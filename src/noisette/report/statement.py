@@ -85,7 +85,10 @@ class Statement:
             ("Access", self.words["access"]),
             ("Finished", run.date),
             ("Model", f"{run.recipe.model} with {run.mechanism.encoder.known_dim:,} trained parameters"),
-            ("Test accuracy", "not measured: no test part" if right is None else f"{right:.2%} on public test examples"),
+            (
+                "Test accuracy",
+                "not measured: no test part" if right is None else f"{right:.2%} on public test examples",
+            ),
         )
 
     def _promise(self) -> tuple[Fact, ...]:
@@ -113,7 +116,7 @@ class Statement:
         )
 
     def _training(self) -> tuple[Fact, ...]:
-        run, recipe, mechanism = self.run, self.run.recipe, self.run.mechanism
+        recipe, mechanism = self.run.recipe, self.run.mechanism
         after = [f"denoiser {recipe.denoiser}"] if recipe.denoiser != "Identity()" else []
         after += [f"moving average of the weights, factor {recipe.averaging:g}"] if recipe.averaging else []
         features = (("Features", f"{recipe.features}, fixed without private data"),) if recipe.features else ()
@@ -136,7 +139,9 @@ class Statement:
         if spent is None:
             told = "this run has a ledger of its own; what other runs spent on the same people is not in it"
         else:
-            value = "no finite epsilon can be shown" if spent.epsilon is None else f"epsilon {rounded_up(spent.epsilon)}"
+            value = (
+                "no finite epsilon can be shown" if spent.epsilon is None else f"epsilon {rounded_up(spent.epsilon)}"
+            )
             marks = f" ({', '.join(spent.stamps)})" if spent.stamps else ""
             when = "when this run ended" if spent.steps is None else f"for {spent.steps:,} steps in all"
             told = f"{value}{marks} at delta {run.recipe.delta:g} {when}, all runs of the ledger together"
@@ -181,4 +186,3 @@ class Statement:
             "meaning": list(self.meaning),
             "unprotected": list(self.unprotected),
         }
-

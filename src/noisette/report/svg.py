@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 __all__ = ["Plot", "dots", "ticks"]
 
 _WIDTH, _HEIGHT = 380, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 16, 44
 
 
 class Plot:
@@ -49,8 +49,8 @@ class Plot:
             self._add('<path class="grid" d="M{:.1f} {:.1f}H{:.1f}"/>', _LEFT, y, inner)
             self._text(_LEFT - 7, y + 4, height(value), "end")
         self._text((_LEFT + inner) / 2, _HEIGHT - 6, across, "middle", "label")
-        turned = 'transform="rotate(-90 {0:.1f} {1:.1f})"'.format(12, (_TOP + _HEIGHT - _BOTTOM) / 2)
-        self._text(12, (_TOP + _HEIGHT - _BOTTOM) / 2, up, "middle", "label", Markup(turned))
+        middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+        self._text(13, middle, up, "middle", "label", Markup('transform="rotate(-90 13 {:.1f})"').format(middle))
 
     def _x(self, value: float) -> float:
         return _LEFT + (value - self._low) / (self._right - self._low) * (_WIDTH - _LEFT - _RIGHT)
@@ -79,12 +79,11 @@ class Plot:
     def _path(self, points: Iterable[tuple[float, float]]) -> str:
         return "M" + "L".join(f"{self._x(x):.1f} {self._y(y):.1f}" for x, y in points)
 
-    def dot(self, x: float, y: float, kind: str, label: str = "", side: str = "right") -> None:
-        """A dot at (x, y), with words on its right or left."""
+    def dot(self, x: float, y: float, kind: str, label: str, side: str = "right") -> None:
+        """A dot at (x, y), with words on its right, or above and to the left."""
         self._add('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="4.5"/>', kind, self._x(x), self._y(y))
-        if label:
-            shift, anchor = (9, "start") if side == "right" else (-9, "end")
-            self._text(self._x(x) + shift, self._y(y) + 4, label, anchor, "mark")
+        across, down, anchor = (9, 4, "start") if side == "right" else (4, -10, "end")
+        self._text(self._x(x) + across, self._y(y) + down, label, anchor, "mark")
 
     def words(self, x: float, y: float, text: str, anchor: str = "middle") -> None:
         """Words at (x, y)."""
