@@ -85,12 +85,12 @@ def index_page(index: Index, page: Path) -> str:
 
 def card(statement: Statement) -> str:
     """The statement in Markdown, for a model card."""
-    return _render("card.md", statement=statement, run=statement.run, most_alarms=ALARMS)
+    return _render("card.md", statement=statement, run=statement.run)
 
 
 def check_place(path: Path) -> None:
     """Raise where a file at `path` is none of ours: it must not be lost."""
-    if os.path.lexists(path) and not (path.is_file() and MARK.encode() in path.read_bytes()):
+    if os.path.lexists(path) and not (path.is_file() and MARK.encode() in files.raw(path)):
         raise InvalidInput(
             f"{path} is there already, and noisette report has not written it.",
             hint="choose another name, or move it away",
