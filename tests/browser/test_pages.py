@@ -90,7 +90,7 @@ def test_a_page(browser: Browser, pages: dict[str, Path], name: str, width: int,
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_first_screen_answers(browser: Browser, pages: dict[str, Path], width: int) -> None:
-    """What is promised is seen without scrolling, with the stamps before it; on larger screens to whom and how strong."""
+    """What is promised is seen without scrolling, stamps before it; on larger screens to whom and how strong."""
     page, _ = _opened(browser, pages["run"], width)
     least = ["What is promised"] if width == 360 else ["What is promised", "To whom", "How strong"]
     for title in least:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
+from tests.faults import accounting, disclosure, encoding, entrance, layers, ledgers, noise, pages, running, sampling
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
+PARTS = (accounting, disclosure, encoding, entrance, layers, ledgers, noise, pages, running, sampling)
 """The modules that fill the table."""
 
 LISTED = (
