@@ -134,7 +134,9 @@ def test_the_check_can_fail(browser: Browser, pages: dict[str, Path], tmp_path: 
     """Planted: pale text, no landmark, an error in the console, a picture from elsewhere, a table that is too wide."""
     text = pages["run"].read_text(encoding="utf-8")
     bad = text.replace("--soft: #59616a", "--soft: #c9c9c9").replace("<main", "<div").replace("</main", "</div")
-    bad = bad.replace("</body>", '<script>console.error("no")</script><img src="x.png" width="2000"></body>')
+    bad = bad.replace(
+        "</body>", '<script>console.error("no")</script><img src="x.png"><p style="min-width: 90rem">wide</p></body>'
+    )
     (tmp_path / "bad.html").write_text(bad, encoding="utf-8")
     page, said = _opened(browser, tmp_path / "bad.html", 360)
     found = {one["id"] for one in Axe().run(page).response["violations"]}

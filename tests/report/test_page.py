@@ -87,7 +87,9 @@ def _shown(noisette: Command, place: Path) -> dict[str, bytes]:
     return {name: (place / name).read_bytes() for name in names} | {"statement": told}
 
 
-@pytest.mark.parametrize("options", [(), ("--unsafe-show-private-metrics",)], ids=["usual", "unsafe"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), marks=pytest.mark.slow, id="usual"), pytest.param(("--unsafe-show-private-metrics",))]
+)
 def test_neighbours_have_the_same_pages(noisette: Command, stage: _Stage, options: tuple[str, ...]) -> None:
     """With the releases of the first run: where private metrics are in a run's files, they are on no page."""
     data = _data()

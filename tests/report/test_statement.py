@@ -26,11 +26,12 @@ def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
         assert word in text
     assert "Access: not stated" in text
     assert str(tmp_path) not in text.replace(str(folder), "")
-    for fact in (
-        f"(rounded up from {run.promise.epsilon!r})", "Delta: 1e-05", f"Training examples: {run.examples} (public)", "Steps: 4",
-        f"Noise: {run.mechanism.noise!r}", f"Mechanism: {run.promise.mechanism_hash}", "torch 2.", "LowPass()",
-        "Data set: table.csv", "central", "Audit: none", "Tuning: the ledger has no search", "Stamps: none",
-    ):  # fmt: skip
+    facts = (
+        f"(rounded up from {run.promise.epsilon!r})", "Delta: 1e-05", f"Training examples: {run.examples} (public)",
+        "Steps: 4", f"Noise: {run.mechanism.noise!r}", f"Mechanism: {run.promise.mechanism_hash}", "torch 2.",
+        "Data set: table.csv", "central", "Audit: none", "Tuning: the ledger has no search", "Stamps: none", "LowPass()",
+    )  # fmt: skip
+    for fact in facts:
         assert fact in text, fact
     value = noisette("show", folder, "--statement", "--json").json
     assert value["epsilon"] == run.promise.epsilon == files.record(folder / "guarantee.json")["epsilon"]
