@@ -29,9 +29,11 @@ OTHERS = by(test_run.test_files_of_others_are_not_written_over)
 
 @fault(
     "a training loss on a page",
+    by(test_page.test_no_page_tells_a_training_loss, says="a training loss is told"),
     by(
         test_page.test_neighbours_have_the_same_pages,
         says="a page tells neighbours apart",
+        heavy=True,
         options=("--unsafe-show-private-metrics",),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_neighbours_have_the_same_pages(noisette: Command, stage: _Stage, option
     stage(_neighbour(data, torch.full((1, 4, 4), 9.0), 2), *options)
     left = _shown(noisette, Path.cwd())
     assert [name for name in pages if left[name] != pages[name]] == [], "a page tells neighbours apart"
+
+
+def test_no_page_tells_a_training_loss(noisette: Command, tmp_path: Path) -> None:
+    folder = finished(tmp_path, unsafe=True)
+    (tmp_path / "runs" / "digits-0001").symlink_to(folder)
+    shown, metrics = _shown(noisette, tmp_path), folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert all("train_loss" in line for line in lines)
+    metrics.write_text("".join(json.dumps(line | {"train_loss": 9.75}) + "\n" for line in lines))
+    assert _shown(noisette, tmp_path) == shown, "a training loss is told"
 
 
 def test_with_the_same_seed_they_differ_where_the_noise_does(
