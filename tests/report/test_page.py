@@ -144,6 +144,7 @@ def test_an_index(noisette: Command, tmp_path: Path) -> None:
     check_alone(page)
     assert f'href="{first.name}/page.html"' in page
     assert f'href="{second.name}/page.html"' not in page
+    assert '<br><span class="chip">reproducible</span></td>' in page, "a stamp stands with its epsilon"
     assert "Incomplete" in page
     assert "half-0001: has paid for 2 steps" in page
     assert str(tmp_path) not in page

@@ -29,8 +29,8 @@ def draw_test(run: Run) -> Markup:
         f"The most that any test can find, against its false alarms: {told}. Blind guesses lie on the diagonal.",
         right=1.0,
         top=1.0,
-        across="false alarms among those who are not in the data",
-        up="found among those who are",
+        across="false alarms among all others",
+        up="found of those in the data",
         number="{:.0%}".format,
         height="{:.0%}".format,
     )

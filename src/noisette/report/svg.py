@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 __all__ = ["Plot", "dots", "ticks"]
 
 _WIDTH, _HEIGHT = 380, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 16, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 16, 46
 
 
 class Plot:
