@@ -51,10 +51,10 @@ def tell_cut(record: Record, path: Path) -> None:
         log.print(f"a line of the ledger {path} was cut short: {counted}")
 
 
-def tell_all_taken(batch: int, examples: int) -> None:
+def tell_all_taken(batch: int, examples: int, of: str = "example") -> None:
     """Say on stderr that a batch cannot be as large as was asked for."""
     if batch > examples:
-        told = f"a batch of {batch} is more than the {examples} training examples"
+        told = f"a batch of {batch} is more than the {examples} training {of}s"
         log.print(f"{told}: every step takes all of them, which is a rate of 1")
 
 

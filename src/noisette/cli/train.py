@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
+from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def train_command(
     model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
+    ] = None,
+    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
@@ -67,7 +72,8 @@ def train_command(
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
-        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
+        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, unit=unit,
+        per_unit=per_unit, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     writer = _writer() if tensorboard else None
@@ -85,14 +91,21 @@ def train_command(
 
 
 def resume_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of a search.")],
     data_root: _RootOption = None,
     tensorboard: _BoardOption = False,
+    jobs: JobsOption = 1,
+    ray: RayOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    """Go on with a run or a search that was cut off: fresh noise, fresh batches, nothing paid twice."""
     from noisette.recipes import reopen
 
+    if (run / "search.json").exists():
+        from noisette.selection import go_on
+
+        search_on(run, lambda: go_on(run, jobs=jobs, ray=ray), as_json)
+        return
     writer = _writer() if tensorboard else None
     with _one_voice():
         with log.status("loading") as status:
@@ -112,9 +125,12 @@ def show_command(
         return
     from noisette import files
     from noisette.recipes import points as metrics
+    from noisette.recipes.settings import Settings
 
-    if (run / "settings.json").exists() and not (run / "guarantee.json").exists():
-        raise _no_result(run)
+    if (run / "settings.json").exists():
+        Settings.read(run).example(run)  # or it is private, or not set up
+        if not (run / "guarantee.json").exists():
+            raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
     stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
     named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
@@ -150,9 +166,7 @@ def _show_statement(folder: Path, as_json: bool) -> None:
 def _no_result(run: Path) -> InvalidInput:
     """What to say of a run that was cut off before its first result."""
     from noisette.account import read_ledger
-    from noisette.recipes.settings import Settings
 
-    Settings.read(run).example(run)  # or it was cut off even before
     record = read_ledger(run / "ledger.jsonl")
     tell_cut(record, run / "ledger.jsonl")
     paid = sum(mechanism.steps for mechanism in record.mechanisms())
@@ -215,7 +229,7 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    tell_all_taken(opened.recipe.batch, opened.examples)
+    tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
     for book in opened.cut:
         tell_cut(book, book.path)
     board = writer(str(opened.folder / "tensorboard")) if writer is not None and opened.processes.first else None

@@ -61,10 +61,9 @@ class Assembly:
         return self.data.test_inputs, self.data.test_targets
 
     def plan(self, examples: int | None = None) -> Mechanism:
-        """The recipe's mechanism for this model and a public number of `examples`, by default those at hand."""
-        return self.recipe.mechanism(
-            trained_parameters(self.model), len(self.data.train_inputs) if examples is None else examples
-        )
+        """The recipe's mechanism for this model and a public number of `examples`, or units: by default all at hand."""
+        there = self.data.sampled if examples is None else examples
+        return self.recipe.mechanism(trained_parameters(self.model), there)
 
     def trainer(
         self,
@@ -81,6 +80,8 @@ class Assembly:
             self.loss,
             data,
             mechanism,
+            units=self.data.train_units,
+            per_unit=recipe.per_unit,
             denoiser=parse(recipe.denoiser, Denoiser),
             ledger=ledgers,
             chunk=min(recipe.chunk, len(data[0])),

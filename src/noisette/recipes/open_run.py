@@ -52,7 +52,7 @@ class OpenRun:
         self.folder, self.recipe, self.settings, self.processes = folder, recipe, settings, Processes.current()
         _check_device(settings.device)
         root = Path(settings.data_root) if settings.data_root is not None else None
-        seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
+        self.seen = seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
         self.assembly = Assembly(recipe, seen.data, settings.device)
         plan = _plan(folder, self.assembly) if self.processes.first else ""
         with files.naming(folder / "mechanism.toml"):
@@ -81,8 +81,8 @@ class OpenRun:
 
     @property
     def examples(self) -> int:
-        """The number of training examples, which is public."""
-        return len(self.assembly.data.train_inputs)
+        """The number of training examples, or of units where these are drawn, which is public."""
+        return self.assembly.data.sampled
 
     def resume(self) -> int:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""

@@ -21,12 +21,21 @@ from noisette.features import Features
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
 from noisette.recipes.budgets import between, check_budgets
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import line, parse, positive, real, whole
+from noisette.trials import Trials
 
 __all__ = ["WORDS", "Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features")
-_WHOLE = {"batch": 10**12, "chunk": 10**9, "evaluations": 10**9, "model_seed": 2**64 - 1, "steps": 10**9}
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "unit")
+_WHOLE = {
+    "batch": 10**12,
+    "chunk": 10**9,
+    "evaluations": 10**9,
+    "model_seed": 2**64 - 1,
+    "per_unit": 10**9,
+    "steps": 10**9,
+}
 """Whole numbers and the most that they may be: beyond it no run would ever end."""
 _NAME = re.compile(r"\w[\w. -]{0,99}")
 _LARGEST_RATE = 1e6
@@ -41,6 +50,10 @@ class Recipe:
 
     `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
+
+    `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
+    at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
+    no run is trained on, so that a search can choose by them.
 
     `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
     evaluates an exponential moving average of the weights. `statement` has what only people know, for statements and
@@ -65,6 +78,9 @@ class Recipe:
     evaluations: int = 20
     model_seed: int = 0
     features: str = ""
+    unit: str = ""
+    per_unit: int = 8
+    held_out: float = 0.0
     model_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
     statement: dict[str, str] = field(default_factory=dict)
@@ -85,6 +101,8 @@ class Recipe:
             raise InvalidInput(f"lr is {self.lr:g}: no weight is as large.", hint="rates of interest are below 100")
         if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
+        if not 0 <= real("held_out", self.held_out) < 1:
+            raise InvalidInput("held_out is outside [0, 1).", hint="0.2 is a usual share")
         if self.schedule not in ("constant", "linear"):
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
         parse(self.encoder, Encoder)
@@ -166,16 +184,20 @@ class Recipe:
             )
         return type(self)(**table)
 
-    def mechanism(self, dim: int, examples: int) -> Mechanism:
-        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`."""
+    def mechanism(self, dim: int, examples: int, trials: Trials | None = None) -> Mechanism:
+        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`, or units.
+
+        With `trials`, its epsilon is that of choosing the best of so many runs.
+        """
         rate = min(1.0, self.batch / examples)
         encoder = parse(self.encoder, Encoder)
         encoder = encoder if encoder.dim is not None else encoder.replace(dim=dim)
-        mechanism = Mechanism(encoder, parse(self.noise, Noise), rate, self.steps or 1)
+        sampling = Poisson(rate, of=UNIT if self.unit else EXAMPLE)
+        mechanism = Mechanism(encoder, parse(self.noise, Noise), steps=self.steps or 1, sampling=sampling)
         if self.epsilon is None:
             return mechanism
         unknown = "scale" if self.steps is not None else "steps"
-        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples)
+        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples, trials=trials)
 
     def factor(self, step: int, total: int) -> float:
         """What the schedule multiplies the learning rate with at `step` of `total`."""
