@@ -242,14 +242,15 @@ class Guarantee:
         promise. A run's own trade-off curve gives smaller ones: ``noisette show RUN --statement`` tells these.
 
         >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").explain().splitlines()[2])
-        If a fair coin had decided whether your example is used, nobody could tell how the coin fell with a chance of
-        more than 73.2%; blind guesses are right with 50%.
+        If a fair coin had decided whether to use your example nobody could tell how the coin fell with a chance of more
+        than 73.2%; blind guesses are right with 50%.
         """
         told = sentences(
             self.epsilon,
             self.delta,
             lambda alarms: found(self.epsilon, self.delta, alarms),
             advantage(self.epsilon, self.delta),
+            person=self.adjacency == ADJACENCY[UNIT],
         )
         return "\n".join((*cautions(self.stamps), *told))
 

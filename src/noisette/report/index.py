@@ -14,6 +14,8 @@ from noisette.mechanism import Mechanism, in_order
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
 from noisette.report.run import Run, Unfinished, public_name
+from noisette.search import Search
+from noisette.selection.planning import Plan
 
 __all__ = ["Index", "Purse", "folders"]
 
@@ -63,6 +65,15 @@ class Index:
                 unfinished.append((folder.name, sum(one.steps for one in book.mechanisms())))
             except NoisetteError as error:
                 unreadable.append((folder.name, error))
+        for folder in sorted(path.parent for path in root.glob("*/search.json")):
+            try:
+                plan, book = Plan.read(folder), read_ledger(folder / "ledger.jsonl")
+            except NoisetteError as error:
+                unreadable.append((folder.name, error))
+                continue
+            if not any(book.head == one.head for *_, one in books):  # the run that it chose has a copy of its ledger
+                books.append((folder.name, plan.delta, book))
+                unfinished.append((folder.name, sum(one.steps for one in book.mechanisms())))
         return cls(root, tuple(runs), tuple(unfinished), tuple(unreadable), tuple(_purses(books)))
 
 
@@ -81,7 +92,7 @@ def _purses(books: list[tuple[str, float, Record]]) -> Iterator[Purse]:
     for people in dict.fromkeys(book.data for *_, book in books):
         same = sorted((one for one in books if one[2].data == people), key=lambda one: (one[2].time, one[0]))
         delta, finite = min(delta for _, delta, _ in same), True
-        paid: list[Mechanism] = []
+        paid: list[Mechanism | Search] = []
         totals: list[float] = []
         marks = [mark for *_, book in same for mark in book.stamps]
         for *_, book in same:

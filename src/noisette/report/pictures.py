@@ -47,17 +47,17 @@ def draw_test(run: Run) -> Markup:
 
 
 def draw_progress(run: Run) -> Markup | None:
-    """Accuracy on public test data over epsilon as it was spent; None where there is no test part."""
-    points = [(point.epsilon, point.accuracy) for point in run.points if point.accuracy is not None]
+    """Accuracy on public test data over steps; None where there is no test part."""
+    points = [(point.updates, point.accuracy) for point in run.points if point.accuracy is not None]
     if not points:
         return None
     last = points[-1]
     plot = Plot(
         "progress",
-        f"Test accuracy over epsilon spent: {last[1]:.1%} at the end, epsilon {rounded_up(last[0])}.",
-        right=max(epsilon for epsilon, _ in points) * 1.05 or 1.0,
+        f"Test accuracy over steps: {last[1]:.1%} after {last[0]:,} steps.",
+        right=last[0] * 1.05 or 1.0,
         top=1.0,
-        across="epsilon spent",
+        across="steps",
         up="test accuracy",
         height="{:.0%}".format,
     )

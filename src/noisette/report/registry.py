@@ -32,7 +32,7 @@ def registry(statement: Statement) -> str:
             },
             "dp_flavor": {
                 "name": "Approximate DP",
-                "input_metric": "symmetric distance between sets of examples",
+                "input_metric": f"symmetric distance between sets of {'people' if run.person else 'examples'}",
                 "bound_on_input_distance": "1",
                 "output_measure": "hockey-stick divergence",
                 "bound_on_output_distance": f"epsilon {promise.epsilon!r}, delta {promise.delta!r}",
@@ -40,7 +40,7 @@ def registry(statement: Statement) -> str:
                 "unprotected_quantities": " ".join(statement.unprotected),
             },
             "privacy_loss": {
-                "privacy_unit": "record-level",
+                "privacy_unit": "user-level" if run.person else "record-level",
                 "privacy_unit_description": promise.adjacency,
                 "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
                 "privacy_parameters_description": " ".join(
@@ -62,7 +62,7 @@ def registry(statement: Statement) -> str:
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": facts["spending"]["Tuning"],
-                "mechanisms": repr(run.mechanism),
+                "mechanisms": repr(run.search or run.mechanism),
                 "justification": NOT_STATED,
             },
         },

@@ -23,6 +23,8 @@ from noisette.recipes.points import Point
 from noisette.recipes.points import read as read_points
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
+from noisette.sampling import UNIT
+from noisette.search import Search
 from noisette.spec import entries, line, parse, positive, whole
 
 __all__ = ["Audited", "Run", "Spent", "Unfinished", "public_name"]
@@ -40,12 +42,14 @@ class Unfinished(InvalidInput):
 class Spent:
     """What a ledger of several runs holds: the epsilon of all of it, None where no finite one can be shown.
 
-    `steps` are its steps in all, None where the ledger is not at hand and the run's own note of it is told.
+    `steps` are its steps in all and `searches` the searches beside them, None where the ledger is not at hand and the
+    run's own note of it is told.
     """
 
     epsilon: float | None
     stamps: tuple[str, ...]
-    steps: int | None
+    steps: int | None = None
+    searches: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,16 @@ class Audited:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run whose steps are all taken, with the promise that its ledger gives."""
+    """A run whose steps are all taken, with the promise that its ledger gives.
+
+    Of a run that a `search` has chosen, that is the promise of the whole search.
+    """
 
     folder: Path
     recipe: Recipe
     settings: Settings
     mechanism: Mechanism
+    search: Search | None
     promise: Guarantee
     points: list[Point]
     book: Record
@@ -93,7 +101,7 @@ class Run:
                 "steps so far.",
                 hint=f"go on with noisette resume {folder}, then report it",
             )
-        mechanism = _only(book, folder)
+        mechanism, search = _trained(book, folder)
         promise = _promise(folder, book, recipe.delta, settings)
         written = files.record(folder / "guarantee.json")
         with files.naming(folder / "guarantee.json"):
@@ -101,7 +109,7 @@ class Run:
             examples = None if found is None else whole("examples", found, least=1)
             versions = _texts(written.get("versions", {}))
         return cls(
-            folder, recipe, settings, mechanism, promise, points, book, _spent(settings, recipe, mechanism, written),
+            folder, recipe, settings, mechanism, search, promise, points, book, _spent(settings, recipe, search or mechanism, written),
             _audited(folder, mechanism), examples, versions,
         )  # fmt: skip
 
@@ -113,6 +121,11 @@ class Run:
     def found(self, alarms: float) -> float:
         """The largest share of members that a test can find with this share of false `alarms`."""
         return 1 - float(self.curve.false_negative(alarms))
+
+    @property
+    def person(self) -> bool:
+        """Whether the promise is for a person with all of their examples, and not for one example."""
+        return self.mechanism.sampling.of == UNIT
 
     @property
     def accuracy(self) -> float | None:
@@ -150,14 +163,20 @@ def public_name(people: str) -> str:
     return Path(path[1]).name if path else people
 
 
-def _only(book: Record, folder: Path) -> Mechanism:
-    """The one mechanism that a run's own ledger has paid for, with the steps that were paid."""
-    if len(book.mechanisms()) != 1:
-        raise MechanismMismatch(
-            f"the ledger of the run in {folder} has paid for {len(book.mechanisms())} mechanisms, not one.",
-            hint="restore its ledger.jsonl from a backup",
-        )
-    return book.mechanisms()[0]
+def _trained(book: Record, folder: Path) -> tuple[Mechanism, Search | None]:
+    """The mechanism that a run was trained by, which its own ledger has paid for alone, or in a search."""
+    paid = book.mechanisms()
+    if len(paid) == 1 and isinstance(paid[0], Mechanism):
+        return paid[0], None
+    path = folder / "mechanism.toml"
+    with files.naming(path):
+        trained = Mechanism.from_toml(files.text(path))
+    if len(paid) == 1 and isinstance(paid[0], Search) and trained in paid[0].runs:
+        return trained, paid[0]
+    raise MechanismMismatch(
+        f"the ledger of the run in {folder} has paid for something else than its mechanism.",
+        hint="restore its ledger.jsonl and its mechanism.toml from a backup",
+    )
 
 
 def _promise(folder: Path, book: Record, delta: float, settings: Settings) -> Guarantee:
@@ -177,7 +196,7 @@ def _promise(folder: Path, book: Record, delta: float, settings: Settings) -> Gu
     return promise.stamped(*stamps, *["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
 
 
-def _spent(settings: Settings, recipe: Recipe, mechanism: Mechanism, written: dict[str, Any]) -> Spent | None:
+def _spent(settings: Settings, recipe: Recipe, paid: Mechanism | Search, written: dict[str, Any]) -> Spent | None:
     """All that was spent on the ledger that the run shares with others, as it is now, or as it was when it ended."""
     if settings.shared is None:
         return None
@@ -185,20 +204,28 @@ def _spent(settings: Settings, recipe: Recipe, mechanism: Mechanism, written: di
     if not path.exists():
         with files.naming(Path("guarantee.json")):
             stamps = in_order(line("ledger_stamps", n) for n in entries("stamps", written.get("ledger_stamps")))
-            return Spent(positive("ledger_epsilon", written.get("ledger_epsilon")), stamps, None)
+            return Spent(positive("ledger_epsilon", written.get("ledger_epsilon")), stamps)
     book = read_ledger(path)
-    one = mechanism.replace(steps=1)
-    if sum(paid.steps for paid in book.mechanisms() if paid.replace(steps=1) == one) < mechanism.steps:
+    if _count(book, paid) < paid.steps:
         raise LedgerError(
             f"the ledger {path} does not hold the payments of this run.",
             hint="restore it from a backup; it was cut or exchanged",
         )
-    steps = sum(paid.steps for paid in book.mechanisms())
+    steps = sum(one.steps for one in book.mechanisms() if isinstance(one, Mechanism))
+    searches = sum(isinstance(one, Search) for one in book.mechanisms())
     try:
         promise = book.guarantee(recipe.delta)
     except Unaccountable:
-        return Spent(None, book.stamps, steps)
-    return Spent(promise.epsilon, promise.stamps, steps)
+        return Spent(None, book.stamps, steps, searches)
+    return Spent(promise.epsilon, promise.stamps, steps, searches)
+
+
+def _count(book: Record, paid: Mechanism | Search) -> int:
+    """Steps of what was `paid` that `book` holds, whatever the number that was planned; of a search, how often."""
+    if isinstance(paid, Search):
+        return sum(one == paid for one in book.mechanisms())
+    same = (one for one in book.mechanisms() if isinstance(one, Mechanism))
+    return sum(one.steps for one in same if one.replace(steps=1) == paid.replace(steps=1))
 
 
 def _audited(folder: Path, mechanism: Mechanism) -> Audited | None:

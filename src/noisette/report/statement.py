@@ -21,11 +21,16 @@ UNPROTECTED = (
     "The number of training examples, the number of classes and the names of the labels.",
     "The architecture, the settings of the training, and how they were chosen.",
     "The test examples, on which accuracy is measured without noise.",
-    "People with several examples: the promise is for one example, and weakens with every further one.",
     "How long the training took, how much memory it used, and the low bits of numbers: timing and floating-point "
     "attacks are outside of the promise.",
 )
 """What the promise does not cover, whatever the run."""
+
+
+_SEVERAL = "People with several examples: the promise is for one example, and weakens with every further one."
+_GROUPS = (
+    "Groups: the promise is for one person, and weakens with every further one who is looked for together with them."
+)
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,9 @@ class Statement:
         promise, curve = run.promise, run.curve
         self.words = {name: run.recipe.statement.get(name) or NOT_STATED for name in WORDS}
         self.cautions = cautions(promise.stamps)
-        self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage)
+        self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage, person=run.person)
         self.tests = tuple((f"{alarms:.0%}", percent(run.found(alarms))) for alarms in ALARMS)
-        self.unprotected = UNPROTECTED
+        self.unprotected = (*UNPROTECTED, _GROUPS if run.person else _SEVERAL)
         self.sections = (
             Section("about", "The model", self._about()),
             Section("promise", "The promise", self._promise()),
@@ -98,7 +103,7 @@ class Statement:
             ("Delta", f"{promise.delta:g}: {chance(promise.delta)}"),
             ("How sure", self.kind),
             ("Stamps", ", ".join(promise.stamps) or "none"),
-            ("Privacy unit", "one example"),
+            ("Privacy unit", "one person with all their examples" if self.run.person else "one example"),
             ("Neighbouring data", promise.adjacency),
             ("Trust", "central: the curator sees the examples, everybody else sees what is released"),
             ("Release", "one model; the promise covers every noisy gradient of its training as well"),
@@ -111,17 +116,29 @@ class Statement:
             ("Domain", self.words["domain"]),
             ("Data set", run.data),
             *people,
-            ("Training examples", "not recorded" if run.examples is None else f"{run.examples:,} (public)"),
-            ("Examples of a person", "one; the promise is weaker for somebody with more"),
+            (
+                "People to train on" if run.person else "Training examples",
+                "not recorded" if run.examples is None else f"{run.examples:,} (public)",
+            ),
+            (
+                "Examples of a person",
+                f"any number, of which a step takes {run.recipe.per_unit} at most"
+                if run.person
+                else "one; the promise is weaker for somebody with more",
+            ),
         )
 
     def _training(self) -> tuple[Fact, ...]:
-        recipe, mechanism = self.run.recipe, self.run.mechanism
+        recipe, mechanism, most = self.run.recipe, self.run.mechanism, self.run.mechanism.sampling.most
         after = [f"denoiser {recipe.denoiser}"] if recipe.denoiser != "Identity()" else []
         after += [f"moving average of the weights, factor {recipe.averaging:g}"] if recipe.averaging else []
         features = (("Features", f"{recipe.features}, fixed without private data"),) if recipe.features else ()
         return (
-            ("Sampling", "Poisson: every example enters every step by a draw of its own"),
+            (
+                "Sampling",
+                f"Poisson: every {'person' if self.run.person else 'example'} enters every step by an own draw",
+            ),
+            *(() if most is None else (("Largest batch", f"{most:,}; what the cut costs is in delta"),)),
             ("Expected batch", f"{recipe.batch:,}, a rate of {mechanism.rate:.6g}"),
             ("Steps", f"{mechanism.steps:,}"),
             ("Encoder", repr(mechanism.encoder)),
@@ -133,7 +150,11 @@ class Statement:
 
     def _spending(self) -> tuple[Fact, ...]:
         run, spent = self.run, self.run.spent
-        facts: tuple[Fact, ...] = (("This run", f"epsilon {self.epsilon} for {run.mechanism.steps:,} steps"),)
+        facts: tuple[Fact, ...] = (
+            ("This run", f"epsilon {self.epsilon} for {run.mechanism.steps:,} steps")
+            if run.search is None
+            else ("This run", f"epsilon {self.epsilon} for the whole search that chose it"),
+        )
         if run.book.cut is not None:
             facts += (("Lines cut short", f"counted as {run.book.cut} steps, the most that they can have paid"),)
         if spent is None:
@@ -143,12 +164,18 @@ class Statement:
                 "no finite epsilon can be shown" if spent.epsilon is None else f"epsilon {rounded_up(spent.epsilon)}"
             )
             marks = f" ({', '.join(spent.stamps)})" if spent.stamps else ""
-            when = "when this run ended" if spent.steps is None else f"for {spent.steps:,} steps in all"
+            when = "when this run ended" if spent.steps is None else f"for {spent.steps:,} steps{_and(spent.searches)}"
             told = f"{value}{marks} at delta {run.recipe.delta:g} {when}, all runs of the ledger together"
         return (*facts, ("These people", told), ("Tuning", self._tuning()))
 
     def _tuning(self) -> str:
         """What the ledger says of a search for settings."""
+        if (search := self.run.search) is not None:
+            by = "a public score" if search.score is None else "a noisy score on examples that no run is trained on"
+            return (
+                f"chosen by {by} from {search.trials.mean:g} runs on average, whose number was drawn by the "
+                f"{search.trials.name} law; the epsilon covers the whole search"
+            )
         return "the ledger has no search; choosing settings by results on the same people is not counted"
 
     def _evidence(self) -> tuple[Fact, ...]:
@@ -186,3 +213,7 @@ class Statement:
             "meaning": list(self.meaning),
             "unprotected": list(self.unprotected),
         }
+
+
+def _and(searches: int | None) -> str:
+    return f" and {searches} {'search' if searches == 1 else 'searches'}" if searches else " in all"
