@@ -13,13 +13,14 @@ from tests.faults import (
     layers,
     ledgers,
     noise,
+    pages,
     running,
     sampling,
     units,
 )
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling, units)
+PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, pages, running, sampling, units)
 """The modules that fill the table."""
 
 LISTED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,8 @@ from noisette.training import Processes, accuracy
 
 __all__ = ["OpenRun", "check_device"]
 
+_PARTS = ("noisette", "torch", "dp-accounting")
+"""Packages whose versions are told with a promise."""
 _AT_ONCE = 20
 """Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
 
@@ -130,6 +133,7 @@ class OpenRun:
         files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
+        promise |= {"examples": self.examples, "versions": {name: importlib.metadata.version(name) for name in _PARTS}}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
             promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
