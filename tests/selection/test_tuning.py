@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -345,19 +346,17 @@ def test_from_python(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[str]:
-    """A real Ray with two workers on this machine, of another process; its address."""
-    code = "import ray, sys; c = ray.init(num_cpus=2, include_dashboard=False); "
-    code += "print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()  # it ends when its input does
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real Ray with two workers on this machine, of another process, which "auto" finds, and finds no other."""
+    code = "import ray, sys; ray.init(num_cpus=2, include_dashboard=False); print(1, flush=True); sys.stdin.read()"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)  # names of sockets must be short
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "Ray did not start"
+            yield "auto"  # it ends when its input does
 
 
 @pytest.mark.slow

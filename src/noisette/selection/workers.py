@@ -82,7 +82,8 @@ def _on_ray(work: Work, numbers: Sequence[int], address: str) -> None:
         cluster.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": here})
     except (ConnectionError, ValueError):
         raise InvalidInput(
-            f"there is no Ray cluster at {address!r}.", hint="start one with ray start --head, or use --jobs"
+            f"there is no Ray cluster at {address!r}.",
+            hint="start one with ray start --head, see that this process may use it, or use --jobs",
         ) from None
     try:
         remote = cluster.remote(num_cpus=1, max_retries=0)(_there)
