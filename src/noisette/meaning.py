@@ -52,21 +52,19 @@ def sentences(
     ``test(alarms)`` is the largest share that any test can find at a share of false alarms, `edge` its largest
     advantage. All numbers are rounded to the safe side.
     """
-    yours, others = ("your examples, all of them,", "people") if person else ("your example", "examples")
+    yours, others = ("all your examples", "people") if person else ("your example", "examples")
+    were, less = ("were", "several people together") if person else ("was", "somebody with several examples")
     few, many = (percent(test(alarms)) for alarms in ALARMS)
     return (
-        f"Nothing that comes out of the training is more than {_times(epsilon)} times as likely with {yours} in "
-        f"the data as without, or the other way round, but for {chance(delta)} that this promise leaves open.",
-        f"Somebody who knows all the rest and looks for {yours} in what came out is right with a chance of at "
-        f"most {few} if they may be wrong about 1% of the {others} that were not there, and of at most {many} if about "
-        f"10%; blind guesses find 1% and 10%.",
-        f"If a fair coin had decided whether to use {yours} nobody could tell how the coin fell with a chance "
-        f"of more than {percent((1 + edge) / 2)}; blind guesses are right with 50%.",
-        f"This hides whether {yours.rstrip(',')} were there; it does not hide what the model has learnt about people in "
-        "general, and it protects several people together less."
-        if person
-        else "This hides whether your example was there; it does not hide what the model has learnt about people in "
-        "general, and it protects somebody with several examples less.",
+        f"Nothing that comes out of the training is more than {_times(epsilon)} times as likely with {yours} in the "
+        f"data as without, or the other way round, but for {chance(delta)} that this promise leaves open.",
+        f"Somebody who knows all the rest and looks for {yours} in what came out is right with a chance of at most "
+        f"{few} if they may be wrong about 1% of the {others} that were not there, and of at most {many} if about 10%; "
+        "blind guesses find 1% and 10%.",
+        f"If a fair coin had decided whether to use {yours}, nobody could tell how the coin fell with a chance of more "
+        f"than {percent((1 + edge) / 2)}; blind guesses are right with 50%.",
+        f"This hides whether {yours} {were} there; it does not hide what the model has learnt about people in general, "
+        f"and it protects {less} less.",
     )
 
 

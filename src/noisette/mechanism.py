@@ -242,8 +242,8 @@ class Guarantee:
         promise. A run's own trade-off curve gives smaller ones: ``noisette show RUN --statement`` tells these.
 
         >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").explain().splitlines()[2])
-        If a fair coin had decided whether to use your example nobody could tell how the coin fell with a chance of more
-        than 73.2%; blind guesses are right with 50%.
+        If a fair coin had decided whether to use your example, nobody could tell how the coin fell with a chance of
+        more than 73.2%; blind guesses are right with 50%.
         """
         told = sentences(
             self.epsilon,

@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from noisette import files
-from noisette.meaning import CAUTIONS, found
+from noisette.meaning import CAUTIONS, found, rounded_up
 from noisette.report.registry import registry
 from noisette.report.run import Run
 from noisette.report.statement import Statement
 from tests.cli.command import Command
 from tests.report.runs import WORDS, finished
+from tests.selection.searches import searched
 
 
 def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
@@ -119,3 +120,40 @@ def test_a_run_without_test_part_or_versions(tmp_path: Path) -> None:
     for fact in ("Versions: not recorded", "Training examples: not recorded", "not measured", "Name: not stated"):
         assert fact in text
     shutil.rmtree(folder)
+
+
+def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Path) -> None:
+    folder, tuned = searched(tmp_path / "runs")
+    assert tuned.winner is not None
+    run = Run.read(tuned.winner)
+    assert run.promise == tuned.promise
+    text = noisette("show", tuned.winner, "--statement").out
+    assert "for the whole search that chose it" in text
+    assert "Tuning: chosen by a" in text
+    assert "from 3 runs on average, whose number was drawn by the geometric law" in text
+    assert noisette("report", tuned.winner).code == 0
+    assert noisette("report", "runs").code == 0
+    page = (tmp_path / "runs" / "index.html").read_text()
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "a search and its winner are paid for once"
+    assert folder.name not in page
+    shutil.rmtree(tuned.winner)
+    (tmp_path / "runs" / "index.html").unlink()
+    finished(tmp_path)
+    noisette("report", "runs")
+    page = (tmp_path / "runs" / "index.html").read_text()
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "what a search has paid stays paid"
+
+
+def test_a_person_with_all_their_examples(tmp_path: Path) -> None:
+    """Who is protected, and how many there are, as the mechanism draws them."""
+    folder = finished(tmp_path, unit="a")
+    run = Run.read(folder)
+    assert run.person
+    text = Statement(run).to_text()
+    for fact in ("Privacy unit: one person with all their examples", f"People to train on: {run.examples}", "Groups:"):
+        assert fact in text
+    assert "all your examples" in text
+    assert "your example " not in text
+    assert "People with several examples" not in text
+    assert run.promise.explain().splitlines()[3] == Statement(run).meaning[3]
+    assert "user-level" in registry(Statement(run))

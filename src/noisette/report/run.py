@@ -108,9 +108,10 @@ class Run:
             found = written.get("examples")
             examples = None if found is None else whole("examples", found, least=1)
             versions = _texts(written.get("versions", {}))
+        spent = _spent(settings, recipe, search or mechanism, written)
         return cls(
-            folder, recipe, settings, mechanism, search, promise, points, book, _spent(settings, recipe, search or mechanism, written),
-            _audited(folder, mechanism), examples, versions,
+            folder, recipe, settings, mechanism, search, promise, points, book, spent, _audited(folder, mechanism),
+            examples, versions,
         )  # fmt: skip
 
     @cached_property
