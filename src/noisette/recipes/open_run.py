@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import safetensors.torch
 import torch
 
 from noisette import files
@@ -130,7 +131,11 @@ class OpenRun:
         if not self.processes.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
-        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        weights = self.trainer.evaluated.state_dict()
+        files.save(self.folder / "model.pt", weights)
+        # copies, because the format has no tied weights; no code can hide in it, and tools of every kind read it
+        copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        files.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
         promise |= {"examples": self.examples, "versions": {name: importlib.metadata.version(name) for name in _PARTS}}
