@@ -13,7 +13,7 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator", "files", "batch"},
+    {"spec", "generator", "files", "batch", "meaning"},
     {"objectives", "sampling"},
     {"noise"},
     {"profiles"},

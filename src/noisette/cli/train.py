@@ -115,8 +115,15 @@ def resume_command(
         _work(opened, writer, as_json)
 
 
-def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
+def show_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    statement: Annotated[bool, typer.Option("--statement", help="All that people ask for, in words.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """What a run promises, and how good its model is."""
+    if statement:
+        _show_statement(run, as_json)
+        return
     from noisette import files
     from noisette.recipes import points as metrics
     from noisette.recipes.settings import Settings
@@ -140,9 +147,21 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
     def human() -> None:
         for key, entry in value.items():
             text = (", ".join(entry) or "none") if key.endswith("stamps") else entry
+            if isinstance(entry, dict):
+                text = ", ".join(f"{name} {part}" for name, part in entry.items())
             show.print(Text.assemble((key, "bold"), f" {text}"))
 
     emit(as_json, value, human)
+
+
+def _show_statement(folder: Path, as_json: bool) -> None:
+    from noisette.report.run import Run
+    from noisette.report.statement import Statement
+
+    with log.status("reading the run and its ledger"):
+        statement = Statement(Run.read(folder))
+    tell_cut(statement.run.book, folder / "ledger.jsonl")
+    emit(as_json, statement.to_dict(), lambda: show.print(statement.to_text()))
 
 
 def _no_result(run: Path) -> InvalidInput:
