@@ -115,3 +115,12 @@ def cut_once(patch: pytest.MonkeyPatch) -> None:
 )
 def last_ones_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoissonSampler, "_cut", lambda self, index: index[: self._most])
+
+
+@fault(
+    "a cut that cuts nothing",
+    by(test_capped.test_a_cut_batch_has_just_as_many_and_nobody_is_always_left_out),
+    by(test_capped.test_memory_never_exceeds_that_of_a_full_batch, steps=2000, says="<=", heavy=True),
+)
+def nobody_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PoissonSampler, "_cut", lambda self, index: index)

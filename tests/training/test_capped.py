@@ -120,9 +120,9 @@ def test_a_plan_proposes_a_size_that_costs_next_to_nothing() -> None:
 
 def _peaks(steps: int) -> tuple[int, int]:
     """The most memory that a process has ever had, in kB: after steps with full batches, and after many others."""
-    ctypes.CDLL(None).mallopt(-3, 1 << 16)  # what is freed goes back at once, so that the peak is of what is in use
+    ctypes.CDLL(None).mallopt(-3, 1 << 20)  # what is freed goes back at once, so that the peak is of what is in use
     torch.manual_seed(0)
-    width, most = 100_000, 33
+    width, most = 40_000, 33
     x, y = torch.randn(120, width), torch.randn(120, 1)
     model, chunk = nn.Linear(width, 1), 16
     for rate, length in ((1.0, 10), (0.25, steps)):
@@ -143,9 +143,9 @@ def _peaks(steps: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("steps", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_memory_never_exceeds_that_of_a_full_batch(steps: int, tmp_path: Path) -> None:
-    """In a process of its own. A full batch has 13 MB; uncut ones, of 30 on average, reach 47 examples, or 19 MB."""
-    ((full, ever),) = together(1, lambda process: _peaks(steps), tmp_path / "one")
-    assert ever <= full + 2_000
+    """In a process of its own. A full batch has 5.3 MB; uncut ones, of 30 on average, reach 47 examples, or 7.5 MB."""
+    ((full, ever),) = together(1, lambda process: _peaks(steps), tmp_path / "one", patience=600)
+    assert ever <= full + 1_000
 
 
 def test_what_others_do_is_refused_with_the_reason() -> None:
