@@ -13,7 +13,7 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator", "files", "batch"},
+    {"spec", "generator", "files", "batch", "meaning"},
     {"objectives", "sampling"},
     {"noise"},
     {"profiles"},
@@ -28,6 +28,7 @@ ORDER = [
     {"training"},
     {"audit"},
     {"selection", "data", "features", "models", "recipes", "report", "statistics", "cli"},
+    {"estimators"},
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 ACCOUNT = RANK["mechanism"] + 0.5  # beside the trainer: it sees the mechanism and what is below

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
+from noisette.meaning import advantage, cautions, found, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import Spec, canonical, parse, whole
@@ -233,6 +234,25 @@ class Guarantee:
     def qualification(self) -> str:
         """The stamps in words, in brackets behind a space; empty where there are none."""
         return f" ({'; '.join(STAMPS[name] for name in self.stamps)})" if self.stamps else ""
+
+    def explain(self) -> str:
+        """What this means for one person: four plain sentences, behind one for every stamp.
+
+        The numbers are those that epsilon and delta leave to any test, so they hold for every mechanism with this
+        promise. A run's own trade-off curve gives smaller ones: ``noisette show RUN --statement`` tells these.
+
+        >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").explain().splitlines()[2])
+        If a fair coin had decided whether to use your example, nobody could tell how the coin fell with a chance of
+        more than 73.2%; blind guesses are right with 50%.
+        """
+        told = sentences(
+            self.epsilon,
+            self.delta,
+            lambda alarms: found(self.epsilon, self.delta, alarms),
+            advantage(self.epsilon, self.delta),
+            person=self.adjacency == ADJACENCY[UNIT],
+        )
+        return "\n".join((*cautions(self.stamps), *told))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

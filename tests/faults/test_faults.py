@@ -10,16 +10,32 @@ from tests.faults import (
     disclosure,
     encoding,
     entrance,
+    estimators,
     layers,
     ledgers,
     noise,
+    pages,
     running,
     sampling,
     units,
 )
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling, units)
+PARTS = (
+    accounting,
+    choosing,
+    disclosure,
+    encoding,
+    entrance,
+    estimators,
+    layers,
+    ledgers,
+    noise,
+    pages,
+    running,
+    sampling,
+    units,
+)
 """The modules that fill the table."""
 
 LISTED = (

@@ -27,12 +27,14 @@ class Record:
     and how many steps a line pays for at most; a payment says how many steps. So a payment that was cut short has a
     price that is known from the lines before it. A search is planned and paid for in the same way, as one step.
 
-    `cut` is None, or how many steps were counted for lines that were cut short, at the most that they can have paid.
+    `time` is when its last line was written. `cut` is None, or how many steps were counted for lines that were cut
+    short, at the most that they can have paid.
     """
 
     def __init__(self) -> None:
         self.data = ""
         self.head = FIRST
+        self.time = ""
         self.size = 0
         self.cut: int | None = None
         self._mechanisms: dict[str, Mechanism | Search] = {}
@@ -124,6 +126,7 @@ class Record:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoisetteError):
             raise _unfit(name, number) from None
         self.head = _chain(self.head, entry)
+        self.time = str(entry.get("time", ""))
         self.size += len(line)
         self._heads.add(self.head)
 

@@ -19,6 +19,7 @@ from noisette.cli.account import account_command, calibrate_command, compare_com
 from noisette.cli.audit import audit_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
+from noisette.cli.report import report_command
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
 from noisette.cli.tune import tune_command
 from noisette.errors import InvalidInput, NoisetteError
@@ -34,6 +35,7 @@ app.command("resume")(resume_command)
 app.command("show")(show_command)
 app.command("predict")(predict_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
 app.command("tune")(tune_command)
 app.add_typer(data_app, name="data")
 

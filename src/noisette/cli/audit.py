@@ -70,7 +70,8 @@ def audit_command(
         from noisette.report.audit import draw_audit
 
         draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
-    emit(as_json, found.to_dict(), lambda: _show(found, plot, verbose))
+    told = found.to_dict() | {"mechanism": repr(audited), "hash": audited.hash}
+    emit(as_json, told, lambda: _show(found, plot, verbose))
     raise typer.Exit(REFUTED if found.refuted else 0)
 
 

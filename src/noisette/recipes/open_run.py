@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import safetensors.torch
 import torch
 
 from noisette import files
@@ -24,6 +26,8 @@ from noisette.training import Processes, accuracy
 
 __all__ = ["OpenRun", "check_device"]
 
+_PARTS = ("noisette", "torch", "dp-accounting")
+"""Packages whose versions are told with a promise."""
 _AT_ONCE = 20
 """Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
 
@@ -127,9 +131,14 @@ class OpenRun:
         if not self.processes.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
-        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        weights = self.trainer.evaluated.state_dict()
+        files.save(self.folder / "model.pt", weights)
+        # copies, because the format has no tied weights; no code can hide in it, and tools of every kind read it
+        copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        files.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
+        promise |= {"examples": self.examples, "versions": {name: importlib.metadata.version(name) for name in _PARTS}}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
             promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}

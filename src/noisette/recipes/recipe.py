@@ -25,9 +25,9 @@ from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import line, parse, positive, real, whole
 from noisette.trials import Trials
 
-__all__ = ["Recipe", "names"]
+__all__ = ["WORDS", "Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "unit")
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer", "unit")
 _WHOLE = {
     "batch": 10**12,
     "chunk": 10**9,
@@ -39,6 +39,9 @@ _WHOLE = {
 """Whole numbers and the most that they may be: beyond it no run would ever end."""
 _NAME = re.compile(r"\w[\w. -]{0,99}")
 _LARGEST_RATE = 1e6
+WORDS = ("name", "curator", "use", "domain", "access")
+"""What only people know about a model, and may write below [statement]."""
+_LONGEST = 2000
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,16 @@ class Recipe:
     `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
 
+    `model` is a name, or the import path of your own, like ``my_package.nets:Net``. `optimizer` is any of torch.optim
+    by name, with `optimizer_options`; `momentum` is for those that have one.
+
     `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
     at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
     no run is trained on, so that a search can choose by them.
 
     `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
-    evaluates an exponential moving average of the weights.
+    evaluates an exponential moving average of the weights. `statement` has what only people know, for statements and
+    pages about the run: the name of what is made, its curator, its use, whose data it is made of, who has access.
     """
 
     name: str
@@ -74,11 +81,14 @@ class Recipe:
     evaluations: int = 20
     model_seed: int = 0
     features: str = ""
+    optimizer: str = "SGD"
     unit: str = ""
     per_unit: int = 8
     held_out: float = 0.0
     model_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
+    statement: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
@@ -121,9 +131,15 @@ class Recipe:
                 "model_options are not a table of options of the model.",
                 hint="write them below [model_options]; the seed of its weights is model_seed",
             )
+        if not isinstance(self.optimizer_options, dict) or {"lr", "momentum"} & set(self.optimizer_options):
+            raise InvalidInput(
+                "optimizer_options are not a table of further options of the optimizer.",
+                hint="write them below [optimizer_options]; lr and momentum have lines of their own",
+            )
         if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
             raise InvalidInput("the budgets of the recipe are not tables.", hint="write each of them below [[budgets]]")
         check_budgets(self.budgets)
+        _check_words(self.statement)
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -200,6 +216,19 @@ class Recipe:
     def every(self, total: int) -> int:
         """Steps from one evaluation to the next."""
         return -(-total // self.evaluations)
+
+
+def _check_words(statement: Any) -> None:
+    if not isinstance(statement, dict):
+        raise InvalidInput("the statement of the recipe is not a table.", hint="write it below [statement]")
+    for name, text in statement.items():
+        if name not in WORDS:
+            near = difflib.get_close_matches(name, WORDS, n=1, cutoff=0.4) or WORDS
+            raise InvalidInput(f"the statement has an unknown {name!r}.", hint=f"did you mean {', '.join(near)}?")
+        if len(line(name, text)) > _LONGEST:
+            raise InvalidInput(
+                f"{name} of the statement has {len(text)} characters.", hint=f"say it in {_LONGEST:,} or fewer"
+            )
 
 
 def names() -> list[str]:
