@@ -57,8 +57,8 @@ class Trials(Spec):
 class GeometricTrials(Trials):
     """P(K = k) = p (1 - p)^(k - 1) for k >= 1, with p = 1 / mean.
 
-    >>> GeometricTrials(10).log_slope(np.array([0.0, 1.0])).round(3).tolist()
-    [0.0, -4.605]
+    >>> GeometricTrials(10).log_slope(np.array([0.5, 1.0])).round(3).tolist()
+    [-3.409, -4.605]
     """
 
     name: ClassVar[str] = "geometric"
@@ -77,8 +77,8 @@ class GeometricTrials(Trials):
 class LogarithmicTrials(Trials):
     """P(K = k) proportional to (1 - p)^k / k for k >= 1: a cheaper search, more often of one run and of very many.
 
-    >>> LogarithmicTrials(10).log_slope(np.array([0.0, 1.0])).round(3).tolist()
-    [0.0, -3.613]
+    >>> LogarithmicTrials(10).log_slope(np.array([1.0])).round(3).tolist()
+    [-3.615]
     """
 
     name: ClassVar[str] = "logarithmic"
@@ -107,8 +107,8 @@ class LogarithmicTrials(Trials):
 class PoissonTrials(Trials):
     """P(K = k) = e^-mean mean^k / k!, which may be 0: a number of runs close to its mean, at a price.
 
-    >>> PoissonTrials(10).log_slope(np.array([0.0, 1.0])).tolist()
-    [0.0, -10.0]
+    >>> PoissonTrials(10).log_slope(np.array([0.5, 1.0])).tolist()
+    [-5.0, -10.0]
     """
 
     name: ClassVar[str] = "poisson"

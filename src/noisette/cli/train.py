@@ -13,7 +13,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, MissingExtra, ProcessLost
 
@@ -267,7 +267,7 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
-    picture = _picture(opened.folder)
+    picture = plotted(opened.folder)
     promise = opened.promise
     value = {
         "run": str(opened.folder),
@@ -292,16 +292,6 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
             show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
-
-
-def _picture(folder: Path) -> Path | None:
-    """The plot of a run that is done, None where nothing can draw: what was paid for is kept all the same."""
-    try:
-        from noisette.report.accuracy import draw_accuracy
-    except MissingExtra as missing:
-        log.print(f"there is no plot: {missing.sentence} {missing.hint}", markup=False)
-        return None
-    return draw_accuracy(folder)
 
 
 def _note(point: Point) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from noisette.cli.options import LawOption
-from noisette.cli.output import JsonFlag, emit, features_on, log, show
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show
 from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
@@ -94,12 +94,11 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
 
 def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
     from noisette.recipes import points
-    from noisette.report.accuracy import draw_accuracy
 
     promise, accuracy = found.promise, None
     if found.winner is not None:
         accuracy = points.read(found.winner)[-1].accuracy
-        draw_accuracy(found.winner)
+        plotted(found.winner)
     value: dict[str, Any] = {
         "winner": None if found.winner is None else str(found.winner),
         "epsilon": promise.epsilon,

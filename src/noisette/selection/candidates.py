@@ -59,7 +59,7 @@ class Candidates:
     """Rows of settings, each as likely as the others. A value may be a law, which every run draws from anew.
 
     >>> Candidates.of({"lr": [0.5, 1, 2], "batch": [256, 1024]}).draw(Generator(seed=1))
-    {'lr': 0.5, 'batch': 1024}
+    {'lr': 0.5, 'batch': 256}
     """
 
     rows: tuple[dict[str, Any], ...]
