@@ -17,7 +17,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test browser quick lint slow research sanitize bench bench-page figures clean
+.PHONY: demo test browser quick lint slow research sanitize bench bench-page figures wheel docs clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -72,8 +72,19 @@ bench-page: $(READY)
 figures: $(READY)
 	$(BIN)/python experiments/figures.py
 
+# an sdist and a wheel in dist/, and the wheel tried in an empty environment: bare, then with two extras
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/wheel.py
+
+# the site in site/, from docs/ and the docstrings; a broken link is an error
+docs: $(READY)
+	$(BIN)/python .ci/site.py
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

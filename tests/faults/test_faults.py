@@ -10,6 +10,7 @@ from tests.faults import (
     disclosure,
     encoding,
     entrance,
+    estimators,
     layers,
     ledgers,
     noise,
@@ -20,7 +21,21 @@ from tests.faults import (
 )
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, choosing, disclosure, encoding, entrance, layers, ledgers, noise, pages, running, sampling, units)
+PARTS = (
+    accounting,
+    choosing,
+    disclosure,
+    encoding,
+    entrance,
+    estimators,
+    layers,
+    ledgers,
+    noise,
+    pages,
+    running,
+    sampling,
+    units,
+)
 """The modules that fill the table."""
 
 LISTED = (

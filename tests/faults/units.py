@@ -23,7 +23,7 @@ MOVE = test_units.test_one_unit_moves_the_sum_by_the_encoding_of_its_mean
 @fault(
     "sampling examples instead of units",
     by(test_units.test_units_are_drawn_by_poisson_sampling, rate=0.1),
-    by(test_units.check_audit, steps=100),
+    by(test_units.check_audit, steps=100, heavy=True),
 )
 def examples_are_drawn(patch: pytest.MonkeyPatch) -> None:
     """Each example by itself; those of one unit that were drawn are averaged. A unit of sixty is nearly always in."""
@@ -70,7 +70,7 @@ def averaged_after(patch: pytest.MonkeyPatch) -> None:
     by(test_units.test_the_mean_is_taken_before_encoding),
     by(MOVE, kind="normed", name="Snap", read=False, dtype=torch.float64, size=7),
     by(MOVE, kind="dense", name="Ranked", read=True, dtype=torch.float64, size=1000),
-    by(test_units.check_audit, steps=100),
+    by(test_units.check_audit, steps=100, heavy=True),
 )
 def summed(patch: pytest.MonkeyPatch) -> None:
     _groups_by(patch, lambda encoded, members: encoded)

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 from scipy import stats
 
@@ -155,7 +154,7 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
     shared = tmp_path / "all.jsonl"
     folder = prepared(tmp_path / "runs", shared=shared)
     plan = Plan.read(folder)
-    assert not shared.exists(), "nothing is paid before the search starts"
+    assert read_ledger(shared).mechanisms() == (plan.search,), "paid before anything is trained"
     found = go_on(folder, seed=4)
     assert read_ledger(shared).mechanisms() == (plan.search,)
     assert found.winner is not None
@@ -165,24 +164,24 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
 
 def test_no_run_without_payment(tmp_path: Path) -> None:
     folder = prepared(tmp_path)
-    with pytest.raises(LedgerError):
+    (folder / "ledger.jsonl").unlink()
+    with pytest.raises(LedgerError, match="is missing"):
         make(folder, None, None, 0)
-    with Ledger(folder / "ledger.jsonl", data="digits"), pytest.raises(LedgerError):
-        make(folder, None, None, 0)
-    Ledger(folder / "ledger.jsonl").close()
+    Ledger(folder / "ledger.jsonl", data="digits").close()
     with pytest.raises(LedgerError, match="is not paid for"):
         make(folder, None, None, 0)
     assert not (place(folder, 0) / "ledger.jsonl").exists()
 
 
 def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the first run is made, the whole search is on disk."""
+    """When the first run is made, the whole search is on disk, also where a kill came before the payment."""
     folder, seen = prepared(tmp_path), []
 
     def stop(*_: Any, **__: Any) -> None:
         seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
         raise KeyboardInterrupt
 
+    (folder / "ledger.jsonl").unlink()
     monkeypatch.setattr(trial, "reopen", stop)
     with pytest.raises(KeyboardInterrupt):
         go_on(folder)
@@ -318,6 +317,8 @@ def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
         ({"held_out": 0.0}, "nothing is held out"),
         ({"held_out": 1.5}, "held_out is outside"),
         ({"public": "nowhere"}, "nowhere"),
+        ({"device": "cuda:99"}, "cannot compute on"),
+        ({"shared": Path("/dev/null")}, "/dev/null"),
         ({"public": "digits"}, "is what the runs are trained on"),
     ],
 )
@@ -345,12 +346,17 @@ def test_from_python(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[str]:
-    """A real Ray with two workers on this machine; its address."""
-    with warnings.catch_warnings(action="ignore"):
-        started = ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
-        yield started.address_info["gcs_address"]
-        ray.shutdown()
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real Ray with two workers on this machine, of another process, which "auto" finds, and finds no other."""
+    code = "import ray, sys; ray.init(num_cpus=2, include_dashboard=False); print(1, flush=True); sys.stdin.read()"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)  # names of sockets must be short
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "Ray did not start"
+            yield "auto"  # it ends when its input does
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_which_ones_is_drawn_anew_and_each_as_often() -> None:
     units, generator = Units(numbered(IDS), 4), Generator(3)
     largest = np.array([int(np.bincount(units.numbers).argmax())])
     taken = np.array([np.sort(units.taken(largest, generator)[0]) for _ in range(3000)])
-    counts = np.bincount(taken.ravel())[np.flatnonzero(units.numbers == largest[0])]
+    counts = np.bincount(taken.ravel(), minlength=len(IDS))[np.flatnonzero(units.numbers == largest[0])]
     assert counts.sum() == taken.size
     assert stats.chisquare(counts).pvalue > LEVEL
     again = np.all(taken[1:] == taken[:-1], axis=1).mean()

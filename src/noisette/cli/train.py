@@ -15,7 +15,7 @@ from rich.text import Text
 
 from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
-from noisette.errors import InvalidInput, ProcessLost
+from noisette.errors import InvalidInput, MissingExtra, ProcessLost
 
 if TYPE_CHECKING:
     from noisette.recipes import OpenRun
@@ -41,10 +41,11 @@ def train_command(
     steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
     batch: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum, of optimizers that have one.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Any optimizer of torch.optim, like Adam.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or linear.")] = None,
     averaging: Annotated[float | None, typer.Option(help="Factor of the weights' moving average.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
     unit: Annotated[
@@ -72,8 +73,8 @@ def train_command(
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
-        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, unit=unit,
-        per_unit=per_unit, chunk=chunk,
+        momentum=momentum, optimizer=optimizer, schedule=schedule, averaging=averaging, model=model, data=data,
+        unit=unit, per_unit=per_unit, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     writer = _writer() if tensorboard else None
@@ -264,11 +265,9 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
-    from noisette.report.accuracy import draw_accuracy
-
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
-    picture = draw_accuracy(opened.folder)
+    picture = _picture(opened.folder)
     promise = opened.promise
     value = {
         "run": str(opened.folder),
@@ -286,10 +285,23 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
-        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
-        show.print(f"plot: {picture}")
+        if picture is None:
+            show.print(f"{opened.folder} holds the model and its ledger")
+        else:
+            show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
+            show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
+
+
+def _picture(folder: Path) -> Path | None:
+    """The plot of a run that is done, None where nothing can draw: what was paid for is kept all the same."""
+    try:
+        from noisette.report.accuracy import draw_accuracy
+    except MissingExtra as missing:
+        log.print(f"there is no plot: {missing.sentence} {missing.hint}", markup=False)
+        return None
+    return draw_accuracy(folder)
 
 
 def _note(point: Point) -> str:
@@ -323,6 +335,6 @@ def _writer() -> Callable[[str], Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
-        raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
+        raise MissingExtra.of("TensorBoard", extra="tensorboard") from None
     writer: Callable[[str], Any] = SummaryWriter
     return writer

@@ -52,6 +52,7 @@ def tune_command(
     from noisette.recipes import Recipe
     from noisette.selection import begin, go_on
     from noisette.selection.candidates import read_option
+    from noisette.selection.workers import check_workers
     from noisette.trials import trials_of
 
     if score not in ("validation", "public") or (score == "public") != (public is not None):
@@ -59,21 +60,18 @@ def tune_command(
             "scores come from what is held out, or from public data that was named.",
             hint="give --score public --public DATA, or neither of them",
         )
+    check_workers(jobs, ray)
     grid = dict(map(read_option, tries))
     if len(grid) < len(tries):
         raise InvalidInput("a setting is tried twice.", hint="give all its values in one --try")
     several = trials_of(law, trials)
     chosen = Recipe.load(recipe).changed(data=data)
 
-    def prepared() -> Path:
-        with log.status("loading data and planning the noise") as status:
-            return begin(
-                runs, chosen, grid, epsilon=epsilon, trials=several, delta=delta, held_out=held_out, public=public,
-                data_root=data_root, device=device, shared=ledger, people=people, seed=seed,
-                progress=features_on(status),
-            )  # fmt: skip
-
-    folder = prepared()
+    with log.status("loading data and planning the noise") as status:
+        folder = begin(
+            runs, chosen, grid, epsilon=epsilon, trials=several, delta=delta, held_out=held_out, public=public,
+            data_root=data_root, device=device, shared=ledger, people=people, seed=seed, progress=features_on(status),
+        )  # fmt: skip
     search_on(folder, lambda: go_on(folder, jobs=jobs, ray=ray, seed=seed), as_json)
 
 

@@ -18,6 +18,7 @@ from noisette.data import Dataset
 from noisette.denoise import Denoiser
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
+from noisette.recipes.optimizers import optimizer_of
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
 from noisette.training import Trainer, make_private
@@ -87,7 +88,7 @@ class Assembly:
             chunk=min(recipe.chunk, len(data[0])),
             seed=seed,
         )
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+        optimizer = optimizer_of(recipe, self.model)
         total = private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
         return Trainer(private, optimizer, scheduler, averaging=recipe.averaging)

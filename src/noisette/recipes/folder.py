@@ -30,7 +30,7 @@ from noisette.training import Processes
 
 __all__ = ["alone", "load", "new_folder", "reopen", "start"]
 
-_WRITTEN = ("checkpoint.pt", "model.pt", "guarantee.json", "metrics.jsonl", "accuracy.png")
+_WRITTEN = ("checkpoint.pt", "model.pt", "model.safetensors", "guarantee.json", "metrics.jsonl", "accuracy.png")
 """What a run writes again and again, beside its ledger."""
 
 

@@ -27,7 +27,7 @@ from noisette.trials import Trials
 
 __all__ = ["WORDS", "Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "unit")
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer", "unit")
 _WHOLE = {
     "batch": 10**12,
     "chunk": 10**9,
@@ -50,6 +50,9 @@ class Recipe:
 
     `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
+
+    `model` is a name, or the import path of your own, like ``my_package.nets:Net``. `optimizer` is any of torch.optim
+    by name, with `optimizer_options`; `momentum` is for those that have one.
 
     `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
     at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
@@ -78,10 +81,12 @@ class Recipe:
     evaluations: int = 20
     model_seed: int = 0
     features: str = ""
+    optimizer: str = "SGD"
     unit: str = ""
     per_unit: int = 8
     held_out: float = 0.0
     model_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
     statement: dict[str, str] = field(default_factory=dict)
 
@@ -125,6 +130,11 @@ class Recipe:
             raise InvalidInput(
                 "model_options are not a table of options of the model.",
                 hint="write them below [model_options]; the seed of its weights is model_seed",
+            )
+        if not isinstance(self.optimizer_options, dict) or {"lr", "momentum"} & set(self.optimizer_options):
+            raise InvalidInput(
+                "optimizer_options are not a table of further options of the optimizer.",
+                hint="write them below [optimizer_options]; lr and momentum have lines of their own",
             )
         if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
             raise InvalidInput("the budgets of the recipe are not tables.", hint="write each of them below [[budgets]]")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,19 +16,20 @@ from noisette import data as datasets
 from noisette import files
 from noisette.account import Ledger, read_ledger
 from noisette.account.accountant import check_delta
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, NoisetteError
 from noisette.features import Progress
 from noisette.generator import Generator
 from noisette.mechanism import Guarantee, Mechanism
-from noisette.recipes import Recipe, new_folder, points
+from noisette.recipes import Assembly, Recipe, new_folder, points
 from noisette.recipes.folder import alone
 from noisette.recipes.inputs import Seen
+from noisette.recipes.open_run import check_device
 from noisette.recipes.settings import Settings
 from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan, planned
 from noisette.selection.trial import PRIVATE, best, make, place, public_examples, score_at
-from noisette.selection.workers import each
-from noisette.spec import positive, whole
+from noisette.selection.workers import check_workers, each
+from noisette.spec import positive
 from noisette.training import Processes
 from noisette.trials import Trials, trials_of
 
@@ -79,6 +82,7 @@ def tune(
 
     Example: ``tune("digits", {"lr": [1, 2]}, epsilon=3, trials=5).winner``.
     """
+    check_workers(jobs, ray)
     chosen = Recipe.load(recipe) if isinstance(recipe, str) else recipe
     folder = begin(Path(runs), chosen, candidates, epsilon=epsilon, trials=trials_of(law, trials), seed=seed, **options)
     return go_on(folder, jobs=jobs, ray=ray, seed=seed)
@@ -101,9 +105,10 @@ def begin(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """The folder below `root` of a new search, planned and drawn, in which nothing was trained or paid yet.
+    """The folder below `root` of a new search, planned, drawn and paid for, in which nothing was trained yet.
 
-    Scores come from a share `held_out` of the training examples, with noise, or from the data set `public`.
+    Whatever can be refused is refused before it is paid, and then there is no folder. Scores come
+    from a share `held_out` of the training examples, with noise, or from the data set `public`.
     """
     delta = check_delta(recipe.delta if delta is None else delta)
     base = replace(recipe.changed(epsilon=positive("epsilon", epsilon)), held_out=0.0 if public else held_out)
@@ -120,6 +125,7 @@ def begin(
     if public is not None:
         _check_public(public, data_root, seen)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
+    Assembly(recipes[0], seen.data, check_device(device)).trainer(mechanisms[0])  # or it cannot be trained
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
     plan = Plan(
         recipe.name,
@@ -140,8 +146,17 @@ def begin(
         row = several.draw(generator)
         one = _settled(base, row, delta)
         contents |= _trial(place(Path(), number), one, known[_kind(one)], row, plan.settings)
+    made = [one for one in (root, *root.parents) if not os.path.exists(one)]
     folder = new_folder(root, f"{recipe.name}-search", contents)
-    (folder / PRIVATE).chmod(0o700)
+    try:
+        (folder / PRIVATE).chmod(0o700)
+        _pay(folder, plan, again=False)
+    except NoisetteError:
+        shutil.rmtree(folder)  # its own ledger is the last to be paid
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
+        raise
     return folder
 
 
@@ -185,7 +200,7 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
 
     A search that was killed keeps its price, its number of runs and their settings.
     """
-    jobs = whole("jobs", jobs, least=1, most=1000)
+    check_workers(jobs, ray)
     plan = Plan.read(folder)
     with alone(folder, Processes.current(), "at the search"):
         if not (folder / "result.json").exists():

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
 from noisette.errors import InvalidInput, NoisetteError, ProcessLost
+from noisette.spec import whole
 
-__all__ = ["each"]
+__all__ = ["check_workers", "each"]
 
 Work = Callable[[int], None]
+_MOST_JOBS = 256
+_ADDRESS = re.compile(r"auto|[\w.-]+:\d{1,5}")
+
+
+def check_workers(jobs: int, ray: str | None) -> None:
+    """Raise where there could be no workers: better before anything is paid."""
+    whole("jobs", jobs, least=1, most=_MOST_JOBS)
+    if ray is not None and not _ADDRESS.fullmatch(ray):
+        raise InvalidInput(f"{ray!r} is no address of a Ray cluster.", hint="write auto, or HOST:PORT")
+    if ray is not None and importlib.util.find_spec("ray") is None:
+        raise InvalidInput("Ray is not installed.", hint="install the extra noisette[ray]")
 
 
 def each(work: Work, numbers: Sequence[int], *, jobs: int = 1, ray: str | None = None) -> None:
     """Call `work`, which can be pickled, with each of `numbers`; the first error ends all of it."""
     if ray is not None:
         _on_ray(work, numbers, ray)
-    elif jobs == 1:
+    elif min(jobs, len(numbers)) <= 1:
         for number in numbers:
             work(number)
     else:
-        _side_by_side(work, numbers, jobs)
+        _side_by_side(work, numbers, min(jobs, len(numbers)))
 
 
 def _side_by_side(work: Work, numbers: Sequence[int], jobs: int) -> None:
@@ -63,16 +76,14 @@ def _loop(work: Work, tasks: Any, errors: Any) -> None:
 
 
 def _on_ray(work: Work, numbers: Sequence[int], address: str) -> None:
-    try:
-        cluster: Any = importlib.import_module("ray")  # an optional extra
-    except ImportError:
-        raise InvalidInput("Ray is not installed.", hint="install the extra noisette[ray]") from None
+    cluster: Any = importlib.import_module("ray")  # an optional extra
     try:
         here = {name: value for name, value in os.environ.items() if name.startswith(("NOISETTE_", "OMP_", "GOMP_"))}
         cluster.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": here})
     except (ConnectionError, ValueError):
         raise InvalidInput(
-            f"there is no Ray cluster at {address!r}.", hint="start one with ray start --head, or use --jobs"
+            f"there is no Ray cluster at {address!r}.",
+            hint="start one with ray start --head, see that this process may use it, or use --jobs",
         ) from None
     try:
         remote = cluster.remote(num_cpus=1, max_retries=0)(_there)
