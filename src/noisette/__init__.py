@@ -30,7 +30,7 @@ _PARTS = {
     "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
     "recipes": "load",
     "spec": "parse",
-    "training": "PrivateRun Trainer make_private plan",
+    "training": "PrivateRun Trainer check fix make_private plan",
 }
 _HOMES = {name: f"noisette.{part}" for part, names in _PARTS.items() for name in names.split()}
 

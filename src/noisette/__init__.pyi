@@ -32,7 +32,7 @@ from noisette.private import Private, Released
 from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
 from noisette.recipes import load
 from noisette.spec import parse
-from noisette.training import PrivateRun, Trainer, make_private, plan
+from noisette.training import PrivateRun, Trainer, check, fix, make_private, plan
 
 __version__: str
 
@@ -80,7 +80,9 @@ __all__ = [
     "VarianceGamma",
     "Wasserstein",
     "calibrate",
+    "check",
     "compare",
+    "fix",
     "guarantee",
     "load",
     "make_private",

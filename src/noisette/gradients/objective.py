@@ -16,7 +16,7 @@ from noisette.errors import InvalidInput
 from noisette.gradients.losses import Loss, for_one, is_shared
 from noisette.objectives import Alone, Objective
 
-__all__ = ["Aim", "Seen", "Supervised", "aim_of"]
+__all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,15 @@ class Aim(nn.Module):
     def with_state(self, state: Mapping[str, Tensor], batch: Batch, *, whole: bool = False, tie: bool = True) -> Any:
         """The same with parameters and buffers of the model from `state`; `all_of` a `whole` batch instead.
 
-        A parameter that has two names may come under one of them, unless `tie` is off.
+        A parameter that has two places may come under the first of them, unless `tie` is off.
         """
-        named = {f"model.{name}": value for name, value in state.items()}
-        return functional_call(self, named, (batch, whole), tie_weights=tie)
+        if tie:
+            first = dict[Tensor, str]()
+            named = {name: first.setdefault(held, name) for name, held in places(self.model).items()}
+            state = {name: state[known] for name, known in named.items() if known in state}
+        named_here = {f"model.{name}": value for name, value in state.items()}
+        # not tied by torch: it would fill a module that has two names twice, and leave it with what it filled in first
+        return functional_call(self, named_here, (batch, whole), tie_weights=False)
 
     def forward(self, batch: Batch, whole: bool = False) -> Any:
         """The loss of a batch of one; what is not reduced is summed."""
@@ -145,6 +150,21 @@ def aim_of(model: nn.Module, given: Loss | Objective) -> Aim:
     if isinstance(given, Alone):
         return OneByOne(model, given)
     return Aim(model, given) if _is_objective(given) else Supervised(model, for_one(given))
+
+
+def places(model: nn.Module) -> dict[str, Tensor]:
+    """Where parameters and buffers are held: tied ones have several places, a module that has two names counts once.
+
+    >>> layer = nn.Linear(2, 2, bias=False)
+    >>> list(places(nn.ModuleDict({"one": layer, "same": layer})))
+    ['one.weight']
+    """
+    return {
+        f"{prefix}.{name}" if prefix else name: held
+        for prefix, module in model.named_modules()
+        for name, held in (*module._parameters.items(), *module._buffers.items())
+        if held is not None
+    }
 
 
 def _is_objective(given: Callable[..., Any]) -> bool:

@@ -22,7 +22,7 @@ from noisette.training.processes import Processes
 from noisette.training.reading import Read
 from noisette.training.share import Share
 
-__all__ = ["make_private"]
+__all__ = ["examples_of", "make_private"]
 
 
 def make_private(
@@ -75,7 +75,7 @@ def make_private(
     expected = max(one.rate for one in mechanisms) / processes.size
     double = gradients.parameters[0].dtype == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
-    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
+    examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     gradients.check(examples.like())
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
@@ -98,7 +98,7 @@ def make_private(
     return PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
 
 
-def _examples(
+def examples_of(
     data: Any,
     collate_fn: Callable[[list[Any]], Any] | None,
     workers: int,
