@@ -26,7 +26,7 @@ ORDER = [
     {"gradients"},
     {"training"},
     {"audit", "tuning"},
-    {"data", "features", "models", "recipes", "report", "statistics", "cli"},
+    {"data", "features", "models", "recipes", "report", "statistics", "cli", "integrations"},
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 ACCOUNT = RANK["mechanism"] + 0.5  # beside the trainer: it sees the mechanism and what is below

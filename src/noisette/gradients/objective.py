@@ -14,9 +14,12 @@ from torch.func import functional_call
 from noisette.batch import Batch, rows, size, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.losses import Loss, for_one, is_shared
-from noisette.objectives import Alone, Objective
+from noisette.objectives import Alone, Objective, own_loss
 
 __all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
+
+
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +96,19 @@ class OneByOne(Aim):
     def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
         """Every example, alone."""
         losses = [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
+        if self.given is own_loss:  # written for batches, so that what it makes of one can be compared
+            self._check_share(self.with_state(state, batch), torch.stack(losses))
         return [self._seen(loss) for loss in losses]
+
+    def _check_share(self, whole: Tensor, alone: Tensor) -> None:
+        """Raise where the loss of made-up examples is neither the mean nor the sum of their losses alone."""
+        near = (torch.allclose(whole, one, rtol=_TOLERANCE, atol=_TOLERANCE) for one in (alone.mean(), alone.sum()))
+        if whole.isfinite() and alone.isfinite().all() and not any(near):
+            raise InvalidInput(
+                f"the loss of {type(self.model).__name__} over a batch is not made of the losses of its examples.",
+                hint="a contrastive loss or a balance of experts cannot be had of one example, which is all that is "
+                "shown here; give an objective(model, batch) with one loss for each",
+            )
 
 
 class Supervised(Aim):

@@ -182,7 +182,7 @@ class Gradients:
                     way.rows(made, rows)
                     obstacles[self._culprit(None)] = "its rules give other gradients than autograd"
                 except Exception as error:  # noqa: BLE001 - whatever a model raises under vmap
-                    obstacles[self._culprit(error)] = str(error).partition("\n")[0]
+                    obstacles[self._culprit(error)] = str(error).partition("\n")[0].partition(". ")[0]
             slow = self._fill(made, rows)
         if slow is not None:
             obstacles.setdefault(slow, "torch.func.vmap cannot run it")

@@ -1,0 +1,135 @@
+"""Fine-tune a BERT with LoRA adapters on private sentences: ``python examples/lora.py`` (``noisette[transformers]``).
+
+Two grammars make sentences of the same words: in one the adjective stands before its noun, in the other behind it. Which
+of them made a sentence cannot be told from its words, only from their order. A small BERT is trained on public sentences
+of both grammars to fill gaps, without any label. Adapters and a classifier are then trained on labelled private ones at
+epsilon 8. Printed are test accuracies of logistic regression on bags of words, of a training without privacy, and of the
+private one; the last as a share of the way from guessing to the second. Takes about two minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import tempfile
+import warnings
+
+import numpy as np
+import peft
+import torch
+import transformers
+from sklearn.linear_model import LogisticRegression
+from torch.utils.data import Dataset
+
+from noisette.integrations.transformers import PrivateTrainer
+
+WORDS, KINDS, CLAUSES, MASK, CLS = 20, 3, 4, 1, 2
+FIRST = 3  # numbers below are special
+VOCABULARY = FIRST + WORDS * KINDS
+LENGTH = 1 + 2 + 3 * CLAUSES
+
+
+def sentences(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (count, LENGTH) and which grammar made them (count,): verbs first and last shift where clauses begin."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count) % 2
+    adjective, noun, verb = (FIRST + WORDS * kind + rng.integers(WORDS, size=(count, CLAUSES)) for kind in range(3))
+    before = (labels == 0)[:, None]
+    pair = np.where(before, adjective, noun), np.where(before, noun, adjective)
+    clauses = np.stack([*pair, verb], axis=2).reshape(count, -1)
+    fillers = FIRST + 2 * WORDS + rng.integers(WORDS, size=(count, 2))
+    ahead = rng.integers(3, size=count)[:, None]  # of the two fillers, so many stand at the beginning
+    body = np.concatenate([fillers, clauses], axis=1)
+    turned = np.take_along_axis(body, (np.arange(body.shape[1]) + 2 - ahead) % body.shape[1], axis=1)
+    return np.concatenate([np.full((count, 1), CLS), turned], axis=1), labels
+
+
+class Sentences(Dataset):
+    """Sentences with their labels or, for filling gaps, with words masked anew each time."""
+
+    def __init__(self, count: int, seed: int, *, gaps: bool = False) -> None:
+        self.tokens, self.labels = (torch.from_numpy(part) for part in sentences(count, seed))
+        self.gaps = gaps
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        tokens = self.tokens[number]
+        if not self.gaps:
+            return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": self.labels[number]}
+        hidden = torch.rand(len(tokens)) < 0.25
+        return {"input_ids": tokens.masked_fill(hidden, MASK), "labels": tokens.masked_fill(~hidden, -100)}
+
+
+def options(folder: str, **given: object) -> transformers.TrainingArguments:
+    quiet = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
+    return transformers.TrainingArguments(
+        tempfile.mkdtemp(dir=folder), use_cpu=True, lr_scheduler_type="constant_with_warmup", **quiet, **given
+    )
+
+
+def pretrained(folder: str, steps: int) -> transformers.BertConfig:
+    """A BERT that has seen public sentences, saved in a folder of its own."""
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = transformers.BertConfig(vocab_size=VOCABULARY, max_position_embeddings=LENGTH, **size, **no_dropout)
+    model = transformers.BertForMaskedLM(config)
+    given = options(folder, max_steps=steps, per_device_train_batch_size=64, learning_rate=3e-3, warmup_steps=20)
+    transformers.Trainer(model, given, train_dataset=Sentences(4000, seed=1, gaps=True)).train()
+    model.save_pretrained(f"{folder}/public")
+    return f"{folder}/public"
+
+
+def adapted(base: str) -> peft.PeftModel:
+    model = transformers.BertForSequenceClassification.from_pretrained(base, num_labels=2)
+    given = peft.LoraConfig(
+        r=4, lora_alpha=8, target_modules=["query", "value"], modules_to_save=["pooler", "classifier"]
+    )
+    return peft.get_peft_model(model, given)
+
+
+def right(model: torch.nn.Module, data: Sentences) -> float:
+    model.eval()
+    with torch.no_grad():
+        found = model(input_ids=data.tokens).logits.argmax(1)
+    return float((found == data.labels).double().mean())
+
+
+def bags(train: Sentences, test: Sentences) -> float:
+    """Logistic regression on how often each word occurs."""
+    counts = [np.stack([np.bincount(row, minlength=VOCABULARY) for row in part.tokens]) for part in (train, test)]
+    fitted = LogisticRegression(max_iter=1000).fit(counts[0], train.labels.numpy())
+    return float(fitted.score(counts[1], test.labels.numpy()))
+
+
+def main(small: bool = False, seed: int = 0) -> dict[str, float]:
+    transformers.utils.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(seed)
+    steps, first = (4, 4) if small else (200, 600)
+    train, test = Sentences(256 if small else 6000, seed=2 + 10 * seed), Sentences(1000, seed=3 + 10 * seed)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        model = adapted(pretrained(folder, first))
+        plain = copy.deepcopy(model)
+        given = options(folder, max_steps=steps, per_device_train_batch_size=64, learning_rate=5e-3, warmup_steps=5)
+        transformers.Trainer(plain, given, train_dataset=train).train()
+        batch = 64 if small else 600
+        given = options(folder, max_steps=steps, per_device_train_batch_size=batch, learning_rate=5e-3, warmup_steps=5)
+        trainer = PrivateTrainer(model, given, train_dataset=train, epsilon=8.0, delta=1e-5)
+        trainer.train()
+        found = {"bags": bags(train, test), "plain": right(plain, test), "private": right(model, test)}
+        promise = trainer.guarantee()
+    share = (found["private"] - 0.5) / (found["plain"] - 0.5) if found["plain"] > 0.5 else 0.0
+    print(
+        f"bags of words {found['bags']:.1%}, without privacy {found['plain']:.1%}, "
+        f"private {found['private']:.1%} ({share:.0%} of the way), {promise}"
+    )
+    return {**found, "share": share, "epsilon": promise.epsilon}
+
+
+if __name__ == "__main__":
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--small", action="store_true")
+    asked.add_argument("--seed", type=int, default=0)
+    main(**vars(asked.parse_args()))
