@@ -120,6 +120,16 @@ class PrivateTrainer(transformers.Trainer):
 
     # -- beginning, checkpoints, end -------------------------------------------------------------------------------
 
+    def train(self, *args: Any, **given: Any) -> TrainOutput:
+        """As always; when it ends, also by an error, the model is free for other uses, and so is the ledger."""
+        try:
+            return super().train(*args, **given)
+        finally:
+            if self.private is not None:
+                self.private.close()
+            if self._own_book is not None:
+                self._own_book.close()
+
     def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
         found = super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
         self.model.train()
@@ -152,8 +162,6 @@ class PrivateTrainer(transformers.Trainer):
                 f"{path} is the ledger of an earlier training.",
                 hint="train(resume_from_checkpoint=True) goes on with it; a new training needs another output_dir",
             )
-        if self._own_book is not None:
-            self._own_book.close()
         name = None if path.exists() else f"those of {path.parent.absolute()}"
         self._own_book = Ledger(path, name, must_exist=resume_from_checkpoint is not None)
         return self._own_book
@@ -164,12 +172,7 @@ class PrivateTrainer(transformers.Trainer):
             files.save(Path(output_dir) / _STATE, self.private.state_dict())
 
     def _finalize_training(self, *given: Any) -> TrainOutput:
-        assert self.private is not None
-        self.private.close()
         result = super()._finalize_training(*given)
-        if self._own_book is not None:
-            self._own_book.close()
-            self._own_book = None
         return TrainOutput(result.global_step, math.nan, result.metrics)
 
     def hyperparameter_search(self, *_: Any, **__: Any) -> Any:
