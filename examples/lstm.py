@@ -30,6 +30,8 @@ class Sequences(Dataset):
 
 
 class Reader(nn.Module):
+    """Symbols to two classes, by what an LSTM says at the last of them."""
+
     def __init__(self) -> None:
         super().__init__()
         self.table, self.lstm, self.head = nn.Embedding(4, 16), nn.LSTM(16, 32, batch_first=True), nn.Linear(32, 2)

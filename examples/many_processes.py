@@ -1,7 +1,7 @@
 """Several processes that each hold examples of their own: ``torchrun --nproc-per-node 2 examples/many_processes.py``.
 
-As hospitals would: no example leaves its process, which sends sums of bounded gradients only. They trust each other with
-those sums; the noise is one draw on the total, so that epsilon is that of one run on all examples. Process 0 pays.
+As hospitals would: no example leaves its process, which sends sums of bounded gradients only. They trust each other
+with those sums; the noise is one draw on the total, so that epsilon is that of one run on all examples. Process 0 pays.
 """
 
 from __future__ import annotations
