@@ -29,6 +29,8 @@ _PARTS = {
     "private": "Private Released",
     "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
     "recipes": "load",
+    "sampling": "Poisson",
+    "selection": "LogUniform tune",
     "spec": "parse",
     "training": "PrivateRun Trainer check fix make_private plan",
 }

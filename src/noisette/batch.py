@@ -18,6 +18,7 @@ __all__ = [
     "Packed",
     "as_batch",
     "change",
+    "filled",
     "joined",
     "kind",
     "mapped_over",
@@ -115,6 +116,15 @@ def parts(batch: Batch, most: int) -> Iterator[Batch]:
     """
     for start in range(0, size(batch), most):
         yield rows(batch, slice(start, start + most))
+
+
+def filled(batch: Batch, count: int) -> Batch:
+    """A batch of `count` examples: those of a smaller one, and its last one again and again.
+
+    >>> filled(torch.tensor([4, 5]), 4)
+    tensor([4, 5, 5, 5])
+    """
+    return change(batch, lambda part: torch.cat([part, part[-1:].expand(count - len(part), *part.shape[1:])]))
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

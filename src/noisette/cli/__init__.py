@@ -20,7 +20,9 @@ from noisette.cli.audit import audit_command
 from noisette.cli.check import check_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
+from noisette.cli.report import report_command
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
+from noisette.cli.tune import tune_command
 from noisette.errors import InvalidInput, NoisetteError
 
 __all__ = ["app", "main"]
@@ -35,6 +37,8 @@ app.command("resume")(resume_command)
 app.command("show")(show_command)
 app.command("predict")(predict_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
+app.command("tune")(tune_command)
 app.add_typer(data_app, name="data")
 
 

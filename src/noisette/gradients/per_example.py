@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from noisette.batch import Batch, change, parts, size
+from noisette.batch import Batch, change, filled, parts, size
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import sums
@@ -104,8 +104,10 @@ class Gradients:
         """The path that the next chunk is tried on: "layers", "vmap" or "loop"."""
         return type(self._ways()[0]).__name__.lower()
 
-    def chunks(self, batch: Batch) -> Iterator[Tensor]:
+    def chunks(self, batch: Batch, *, alike: bool = False) -> Iterator[Tensor]:
         """Gradients of the examples of a batch, in order: rows (b, dim), b <= chunk.
+
+        With `alike`, whatever computes them is given as many examples each time, and what was added is left out.
 
         Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
         what is needed from them before asking for the next chunk.
@@ -116,9 +118,9 @@ class Gradients:
         True
         """
         self._check(batch)
-        return self._stream(batch)
+        return self._stream(batch, alike)
 
-    def encoded_sum(self, encoder: Encoder, batch: Batch) -> Private:
+    def encoded_sum(self, encoder: Encoder, batch: Batch, *, alike: bool = False) -> Private:
         """The sum of encodings of the gradients of a batch, private.
 
         Where the native kernel knows every layer and the encoder, gradients are encoded as they are computed, and none
@@ -139,7 +141,7 @@ class Gradients:
             total = None
         if total is None:
             total = self.zeros()
-            for rows in self.chunks(batch):
+            for rows in self.chunks(batch, alike=alike):
                 total += encoder.encode_sum(rows).unsafe_values()
         return Private(total)
 
@@ -258,17 +260,19 @@ class Gradients:
         if self._trusted != self._modes():
             self.check(batch)
 
-    def _stream(self, batch: Batch) -> Iterator[Tensor]:
+    def _stream(self, batch: Batch, alike: bool) -> Iterator[Tensor]:
         self._trust(batch)
-        for part in parts(batch, min(self._chunk, sums.at_a_time(self.dim))):
-            rows = self._layout.rows(size(part))
-            slow = self._fill(part, rows)
+        most = min(self._chunk, sums.at_a_time(self.dim))
+        for part in parts(batch, most):
+            count = size(part)
+            rows = self._layout.rows(most if alike else count)
+            slow = self._fill(filled(part, most) if alike else part, rows)
             if slow is not None:
                 warnings.warn(
                     SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
                     stacklevel=2,
                 )
-            yield rows
+            yield rows[:count]
 
     def _ways(self) -> tuple[Way, ...]:
         return (*self._fast, *self._general)

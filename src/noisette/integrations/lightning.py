@@ -89,8 +89,9 @@ class PrivateModule(lightning.LightningModule):
             optimizer.step()
             optimizer.zero_grad()
         self._schedule("step")
+        trainer: Any = self.trainer
         ends = not self.private.left
-        if ends or self.trainer.is_last_batch or self.private.updates % max(1, self.trainer.log_every_n_steps) == 0:
+        if ends or trainer.is_last_batch or self.private.updates % max(1, trainer.log_every_n_steps) == 0:
             self.log("epsilon", self.guarantee().epsilon, prog_bar=True)  # accounting may take as long as a step
         if ends:
             self.trainer.should_stop = True
@@ -120,5 +121,6 @@ class PrivateModule(lightning.LightningModule):
         """Step the schedules of this interval, as Lightning does where it optimizes by itself."""
         count = self.private.updates if interval == "step" else self.current_epoch + 1
         for config in self.trainer.lr_scheduler_configs:
+            scheduler: Any = config.scheduler
             if config.interval == interval and count % config.frequency == 0 and not config.reduce_on_plateau:
-                config.scheduler.step()
+                scheduler.step()

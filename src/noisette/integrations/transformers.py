@@ -50,6 +50,10 @@ class PrivateTrainer(transformers.Trainer):
     private; the loss on evaluation data, which is public, is there as always.
     """
 
+    model: Any
+    args: Any
+    optimizer: Any
+
     def __init__(
         self,
         *args: Any,
@@ -172,7 +176,7 @@ class PrivateTrainer(transformers.Trainer):
             files.save(Path(output_dir) / _STATE, self.private.state_dict())
 
     def _finalize_training(self, *given: Any) -> TrainOutput:
-        result = super()._finalize_training(*given)
+        result: TrainOutput = super()._finalize_training(*given)  # type: ignore[no-untyped-call]
         return TrainOutput(result.global_step, math.nan, result.metrics)
 
     def hyperparameter_search(self, *_: Any, **__: Any) -> Any:
