@@ -28,7 +28,7 @@ ORDER = [
     {"training"},
     {"audit"},
     {"selection", "data", "features", "models", "recipes", "report", "statistics", "cli"},
-    {"estimators"},
+    {"estimators", "integrations"},
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 ACCOUNT = RANK["mechanism"] + 0.5  # beside the trainer: it sees the mechanism and what is below

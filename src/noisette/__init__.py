@@ -32,7 +32,7 @@ _PARTS = {
     "sampling": "Poisson",
     "selection": "LogUniform tune",
     "spec": "parse",
-    "training": "PrivateRun Trainer make_private plan",
+    "training": "PrivateRun Trainer check fix make_private plan",
 }
 _HOMES = {name: f"noisette.{part}" for part, names in _PARTS.items() for name in names.split()}
 

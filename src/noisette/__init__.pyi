@@ -34,7 +34,7 @@ from noisette.recipes import load
 from noisette.sampling import Poisson
 from noisette.selection import LogUniform, tune
 from noisette.spec import parse
-from noisette.training import PrivateRun, Trainer, make_private, plan
+from noisette.training import PrivateRun, Trainer, check, fix, make_private, plan
 
 __version__: str
 
@@ -84,7 +84,9 @@ __all__ = [
     "VarianceGamma",
     "Wasserstein",
     "calibrate",
+    "check",
     "compare",
+    "fix",
     "guarantee",
     "load",
     "make_private",

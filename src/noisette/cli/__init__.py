@@ -17,6 +17,7 @@ import typer
 
 from noisette.cli.account import account_command, calibrate_command, compare_command
 from noisette.cli.audit import audit_command
+from noisette.cli.check import check_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
 from noisette.cli.report import report_command
@@ -30,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command("account")(account_command)
 app.command("calibrate")(calibrate_command)
 app.command("compare")(compare_command)
+app.command("check")(check_command)
 app.command("train")(train_command)
 app.command("resume")(resume_command)
 app.command("show")(show_command)

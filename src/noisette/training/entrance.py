@@ -25,7 +25,7 @@ from noisette.training.refusing import draws_its_own
 from noisette.training.share import Share
 from noisette.training.units import Units
 
-__all__ = ["make_private"]
+__all__ = ["examples_of", "make_private"]
 
 
 @draws_its_own
@@ -85,7 +85,7 @@ def make_private(
     expected = max(one.rate for one in mechanisms) / processes.size
     double = gradients.parameters[0].dtype == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
-    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
+    examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     gradients.check(examples.like())
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
@@ -133,7 +133,7 @@ def _check_count(share: Share, mechanisms: Mechanisms) -> None:
             )
 
 
-def _examples(
+def examples_of(
     data: Any,
     collate_fn: Callable[[list[Any]], Any] | None,
     workers: int,
