@@ -135,7 +135,8 @@ class PrivateTrainer(transformers.Trainer):
                 self._own_book.close()
 
     def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
-        found = super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
+        given = max_steps, train_dataloader, resume_from_checkpoint
+        found = super()._prepare_for_training(*given)  # type: ignore[no-untyped-call]
         self.model.train()
         data, collate = self._examples
         ledger = self._books(resume_from_checkpoint)
@@ -202,8 +203,8 @@ class PrivateTrainer(transformers.Trainer):
         data, given = self._examples[0], self.args
         batch = given.per_device_train_batch_size * given.world_size
         steps = given.max_steps if given.max_steps > 0 else math.ceil(given.num_train_epochs * len(data) / batch)
-        budget = {"epsilon": epsilon, "delta": self.delta}
-        return plan(self.model, data, **budget, batch=batch, steps=steps, encoder=encoder, noise=noise)
+        how: dict[str, Any] = {"batch": batch, "steps": steps, "encoder": encoder, "noise": noise}
+        return plan(self.model, data, epsilon=epsilon, delta=self.delta, **how)
 
 
 def _refuse(trainer: PrivateTrainer, goal: Objective) -> None:
