@@ -101,13 +101,17 @@ class Other(Net):
     [
         (Backward, {}, "raw gradient"),
         (Other, {}, "over other parameters"),
-        (Net, {"loader": DataLoader(TensorDataset(X, Y))}, "draws its own batches"),
         (Net, {"precision": "bf16-mixed"}, "scales or casts"),
     ],
 )
 def test_what_cannot_hold_is_refused(kind: type[Net], given: dict[str, Any], told: str, tmp_path: Path) -> None:
     with refused(InvalidInput, match=told):
         fitted(kind(tmp_path), **given)
+
+
+def test_a_loader_of_ones_own_is_refused(tmp_path: Path) -> None:
+    with refused(InvalidInput, match="draws its own batches"):
+        fitted(Net(tmp_path), loader=DataLoader(TensorDataset(X, Y)))
 
 
 def test_a_model_that_fabric_has_set_up() -> None:

@@ -65,7 +65,7 @@ def batch() -> dict[str, Tensor]:
     return {"pixel_values": torch.randn(6, 3, 16, 16, generator=generator), "labels": torch.arange(6) % 3}
 
 
-@pytest.mark.parametrize("make", [Dense, resnet, mobilenet, vit])
+@pytest.mark.parametrize("make", [Dense, resnet, pytest.param(mobilenet, marks=pytest.mark.slow), vit])
 def test_mended_models_train(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     model = make()
