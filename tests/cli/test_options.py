@@ -32,6 +32,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "account": MECHANISM,
     "calibrate": ("--encoder", "L2(dim=9)", "--noise", "Gaussian()", "--rate", "0.1", "--epsilon", "1"),
     "compare": ("--epsilon", "1", "--dim", "5", "--noises", "Gaussian()"),
+    "check": ("torch.nn:Identity",),
     "train": ("recipe.toml",),
     "resume": ("copy/tiny-0001",),
     "show": ("copy/tiny-0001",),
