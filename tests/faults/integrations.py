@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,10 +102,11 @@ def loader_accepted(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a check that passes BatchNorm", by(test_check.test_what_is_told_is_what_happens, name="batch norm"))
 def batch_norm_passed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("noisette.training.check.batch_statistics", lambda model: ())
-    patch.setattr("noisette.training.check._refused", lambda model, error: Finding("", "slow", "", ""))
+    check = sys.modules["noisette.training.check"]  # the function of that name hides it
+    patch.setattr(check, "batch_statistics", lambda model: ())
+    patch.setattr(check, "_refused", lambda model, error: Finding("", "slow", "", ""))
 
 
 @fault("a group for every channel", by(test_fix.test_groups, channels=24))
 def one_number(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("noisette.training.fix._groups", lambda channels: channels)
+    patch.setattr(sys.modules["noisette.training.fix"], "_groups", lambda channels: channels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,6 @@ from noisette.errors import InvalidInput, MechanismMismatch
 from noisette.integrations.lightning import PrivateModule
 from tests.helpers import refused
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),  # of Lightning
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:Checkpoint directory"),
-]
 X, Y = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 2
 
 
@@ -51,9 +47,13 @@ def fitted(module: Net, checkpoint: str | None = None, **given: Any) -> lightnin
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
     options: dict[str, Any] = {"max_epochs": 10, "default_root_dir": module.folder, **quiet, **given}
     loader = options.pop("loader", None)
-    trainer = lightning.Trainer(**options)
+    public = DataLoader(TensorDataset(X, Y), batch_size=50)
     try:
-        trainer.fit(module, loader, DataLoader(TensorDataset(X, Y), batch_size=50), ckpt_path=checkpoint)
+        with warnings.catch_warnings():
+            for said in (".*LeafSpec", ".*does not have many workers", "Checkpoint directory"):  # of Lightning
+                warnings.filterwarnings("ignore", message=said)
+            trainer = lightning.Trainer(**options)
+            trainer.fit(module, loader, public, ckpt_path=checkpoint)
     finally:
         if hasattr(module, "book"):
             module.book.close()
