@@ -48,13 +48,7 @@ def warm_up_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "used_by", lambda self, optimizer: None)
 
 
-@fault(
-    "a layer of peft that mixes examples accepted",
-    *(
-        by(test_trainer.test_a_wrong_layer_of_peft_is_refused_before_the_first_step, fault=name)
-        for name in test_trainer.WRONG
-    ),
-)
+@fault("a layer of peft that mixes examples accepted", by(PEFT, fault="examples mixed"))
 def mixing_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(isolation.Witness, "_agree", lambda self, one, other, power: True)
 
