@@ -59,3 +59,10 @@ def test_what_is_no_model(name: str, nets: str, noisette: Command) -> None:
     assert found.code == 1
     assert "hint:" in found.err
     assert "Traceback" not in found.err
+
+
+def test_what_data_say_when_they_fail_is_not_told(nets: str, noisette: Command) -> None:
+    found = noisette("check", f"{nets}:fine", "--data", f"{nets}:broken")
+    assert found.code == 1
+    assert "OSError" in found.err
+    assert "no file" not in found.err

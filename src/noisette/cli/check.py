@@ -73,9 +73,10 @@ def _made(path: str) -> Any:
         return found()
     except NoisetteError:
         raise
-    except Exception as error:  # noqa: BLE001 - code of others fails in ways of its own
-        told = f"{type(error).__name__}: {error}".rstrip(".")
-        raise InvalidInput(f"{path}() fails ({told}).", hint="name something that needs no arguments") from None
+    except Exception as error:  # noqa: BLE001 - code of others fails in ways of its own, and may tell of private data
+        raise InvalidInput(
+            f"{path}() fails ({type(error).__name__}).", hint="name something that needs no arguments; try it in Python"
+        ) from None
 
 
 def _imported(path: str) -> Any:
@@ -89,5 +90,6 @@ def _imported(path: str) -> Any:
     except NoisetteError:
         raise
     except Exception as error:  # noqa: BLE001 - as above
-        told = f"{type(error).__name__}: {error}".rstrip(".")
-        raise InvalidInput(f"{path} cannot be imported ({told}).", hint="is it in this folder, or installed?") from None
+        raise InvalidInput(
+            f"{path} cannot be imported ({type(error).__name__}).", hint="is it in this folder, or installed?"
+        ) from None
