@@ -95,7 +95,7 @@ def _all(root: Path, page: Path, as_json: bool) -> None:
                 "epsilon": run.promise.epsilon,
                 "delta": run.promise.delta,
                 "stamps": list(run.promise.stamps),
-                "accuracy": run.accuracy,
+                **run.points[-1].told,
             }
             for run in index.runs
         ],

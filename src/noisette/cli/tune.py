@@ -95,9 +95,9 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
 def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
     from noisette.recipes import points
 
-    promise, accuracy = found.promise, None
+    promise, last = found.promise, None
     if found.winner is not None:
-        accuracy = points.read(found.winner)[-1].accuracy
+        last = points.read(found.winner)[-1]
         plotted(found.winner)
     value: dict[str, Any] = {
         "winner": None if found.winner is None else str(found.winner),
@@ -110,7 +110,7 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
         "law": found.trials.name,
         "settings": found.settings,
         "score": found.score,
-        "accuracy": accuracy,
+        **(last.told if last else {"accuracy": None}),
         "search": str(folder),
         "hash": promise.mechanism_hash,
     }
@@ -121,8 +121,8 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
         else:
             chosen = ", ".join(f"{name} = {setting}" for name, setting in (found.settings or {}).items())
             show.print(f"chosen: {chosen}, with a score of {found.score:.4g}")
-            if accuracy is not None:
-                show.print(f"test accuracy {accuracy:.2%}")
+            if last is not None and (measured := last.measured) is not None:
+                show.print(f"test {measured.name} {measured.text}")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
         show.print(
             f"this is the price of the whole search, {found.trials.mean:g} runs on average ({found.trials.name}); "

@@ -20,6 +20,7 @@ from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.recipes.optimizers import optimizer_of
 from noisette.recipes.recipe import Recipe
+from noisette.recipes.tasks import task_of
 from noisette.spec import parse
 from noisette.training import Trainer, make_private
 
@@ -41,7 +42,7 @@ class Assembly:
     """
 
     def __init__(self, recipe: Recipe, data: Dataset, device: str = "cpu") -> None:
-        self.recipe, self.loss = recipe, nn.CrossEntropyLoss()
+        self.recipe, self.task = recipe, task_of(recipe, data.classes)
         self.data = replace(
             data,
             train_inputs=data.train_inputs.to(device),
@@ -53,12 +54,12 @@ class Assembly:
 
     @property
     def train(self) -> tuple[Tensor, Tensor]:
-        """Training inputs (N, ...) and targets (N,), which are private."""
+        """Training inputs (N, ...) and targets (N,) or, of numbers, (N, 1), which are private."""
         return self.data.train_inputs, self.data.train_targets
 
     @property
     def test(self) -> tuple[Tensor, Tensor]:
-        """Test inputs (M, ...) and targets (M,), which are public."""
+        """Test inputs (M, ...) and targets alike, which are public."""
         return self.data.test_inputs, self.data.test_targets
 
     def plan(self, examples: int | None = None) -> Mechanism:
@@ -78,7 +79,7 @@ class Assembly:
         recipe, data = self.recipe, train or self.train
         private = make_private(
             self.model,
-            self.loss,
+            self.task.loss,
             data,
             mechanism,
             units=self.data.train_units,

@@ -42,7 +42,7 @@ class Seen:
         >>> Seen.of(Recipe.load("digits")).data
         Dataset(name='digits', train=1437, test=360, shape=(1, 8, 8), classes=10)
         """
-        data = datasets.load(recipe.data, root, recipe.unit)
+        data = datasets.load(recipe.data, root, recipe.unit, recipe.target_bounds)
         if not recipe.features:
             return cls(data, data.shape)._parted(recipe)
         cache = cache_folder()

@@ -116,14 +116,14 @@ def begin(
     if public is None and not base.held_out:
         raise InvalidInput("nothing is held out to choose by.", hint="hold out 0.2, or choose by public data")
     whose = people or datasets.people(recipe.data)
-    if public is not None and public in (recipe.data, whose):
+    if public is not None and datasets.people(public) in (datasets.people(recipe.data), whose):
         raise InvalidInput(
             f"{public} is what the runs are trained on, and private.", hint="choose by another data set, or hold out"
         )
     recipes = [_settled(base, row, delta) for row in several.corners()]
     seen = Seen.of(base, data_root, progress=progress)
     if public is not None:
-        _check_public(public, data_root, seen)
+        _check_public(public, data_root, seen, base)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
     Assembly(recipes[0], seen.data, check_device(device)).trainer(mechanisms[0])  # or it cannot be trained
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
@@ -183,9 +183,10 @@ def _trial(
     }
 
 
-def _check_public(name: str, root: Path | None, seen: Seen) -> None:
-    inputs, targets = public_examples(name, root)
-    if tuple(inputs.shape[1:]) != seen.shape or int(targets.max()) >= seen.data.classes:
+def _check_public(name: str, root: Path | None, seen: Seen, recipe: Recipe) -> None:
+    inputs, targets = public_examples(name, root, recipe)
+    strange = recipe.target_bounds is None and int(targets.max()) >= seen.data.classes
+    if tuple(inputs.shape[1:]) != seen.shape or strange:
         raise InvalidInput(
             f"the public data {name} has examples {tuple(inputs.shape[1:])}, not {seen.shape} of the same classes.",
             hint="choose by data like that which is trained on",
