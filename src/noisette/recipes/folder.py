@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from torch import nn
 
 from noisette import data as datasets
-from noisette import files
+from noisette import files, locks
 from noisette.account import Ledger
 from noisette.errors import InvalidInput
 from noisette.features import Progress
@@ -164,7 +163,7 @@ def alone(folder: Path, processes: Processes, doing: str = "setting up the run")
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.hold(handle)
         except BlockingIOError:
             raise InvalidInput(
                 f"another process is {doing} in {folder}.", hint="wait for it to end, then try again"
