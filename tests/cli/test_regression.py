@@ -12,7 +12,8 @@ from sklearn.metrics import mean_absolute_error
 from tests.cli.command import Command
 from tests.recipes.test_tasks import HIGH, LOW, NUMBERS, table
 
-TRAIN = ("train", "regression", "--data", "csv:t.csv:y:0.2", "--epsilon", "3", "--seed", "1")
+PLAIN = ("--noise", "Gaussian(scale=8.0)", "--steps", "30")  # which takes no planning
+TRAIN = ("train", "regression", "--data", "csv:t.csv:y:0.2", *PLAIN, "--seed", "1")
 BOUNDS = ("--target-bounds", f"{LOW},{HIGH}")
 
 
@@ -79,7 +80,7 @@ def test_the_table_that_is_trained_on_is_not_public_under_another_name(noisette:
 def test_labels_keep_their_names(noisette: Command, tmp_path: Path) -> None:
     rows = [(x, "high" if x > 0 else "low") for x in np.linspace(-1, 1, 300).round(3)]
     (tmp_path / "t.csv").write_text("x,kind\n" + "".join(f"{x},{kind}\n" for x, kind in rows))
-    train = ("train", "tabular", "--data", "csv:t.csv:kind:0.3", "--epsilon", "5", "--seed", "1", "--json")
+    train = ("train", "tabular", "--data", "csv:t.csv:kind:0.3", *PLAIN, "--seed", "1", "--json")
     told = noisette(*train).json
     folder = tmp_path / told["run"]
     assert json.loads((folder / "settings.json").read_text())["labels"] == ["high", "low"]

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from accelerate import Accelerator
 
-from noisette import data
 from noisette.cli import loggers
 from noisette.recipes import open_run
 from noisette.recipes.points import Point
 from noisette.recipes.settings import Settings
 from noisette.recipes.tasks import Classification, Regression
-from noisette.selection import tuning
 from tests import test_locks
 from tests.cli import test_loggers, test_regression
 from tests.faults.table import by, fault
@@ -47,15 +45,6 @@ def loss_logged(patch: pytest.MonkeyPatch) -> None:
         self._write({point.label: point.epsilon, "train loss": point.train_loss or 0.0}, point.updates)
 
     patch.setattr(loggers.Logger, "log", log)
-
-
-@fault(
-    "the private table taken for public under another name",
-    by(test_regression.test_the_table_that_is_trained_on_is_not_public_under_another_name),
-)
-def by_its_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tuning.datasets, "people", lambda name: name)
-    patch.setattr(data, "people", lambda name: name)
 
 
 @fault("mixed precision unknown to the check", by(test_transformers.test_mixed_precision_goes_the_fast_way))

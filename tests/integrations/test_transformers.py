@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.utils.data import Dataset, Subset
 
 from noisette import L2, Gaussian, Mechanism, guarantee, read_ledger
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
-from noisette.gradients import rules, terms
+from noisette.gradients import SlowPath, rules, terms
 from noisette.integrations.transformers import PrivateTrainer
 from noisette.objectives import classification
 from noisette.training import private_run
@@ -95,7 +96,8 @@ def test_mixed_precision_goes_the_fast_way(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private_run, "release", noted)
-        trainer.train()
+        with warnings.catch_warnings(action="ignore", category=SlowPath):  # the path itself is looked at
+            trainer.train()
     assert trainer.private._gradients.path == "layers"
     assert seen[0] <= 1e-3
     assert seen[0] == pytest.approx(1e-3, rel=1e-6), "clipped, and in full precision"
