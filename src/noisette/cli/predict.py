@@ -56,7 +56,7 @@ def _tested(data: str, root: Path | None, recipe: Recipe) -> Dataset:
     """The data set, which must have a test part: training examples are private, and so is what is said of them."""
     from noisette import data as datasets
 
-    loaded = datasets.load(data, root, recipe.unit if data == recipe.data else "", recipe.target_bounds)
+    loaded = datasets.load(data, root, recipe.unit, recipe.target_bounds)
     if len(loaded.test_inputs) == 0:
         raise InvalidInput(
             f"{data} has no test part.", hint="hold out a share of a table, csv:PATH:TARGET:0.2, or give a .npy array"
