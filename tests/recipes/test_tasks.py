@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 
 from noisette import load
 from noisette.data import Dataset
-from noisette.recipes import Recipe, start
+from noisette.recipes import Assembly, Recipe, start
 from noisette.recipes.tasks import Classification, Regression, Scale, task_of
 from tests.helpers import refused
 
@@ -92,6 +92,14 @@ def test_a_number_is_learnt_and_told_in_its_own_units(tmp_path: Path) -> None:
     assert np.abs(found[3:] - numbers[3:]).mean() < 1.5
     settings = json.loads((opened.folder / "settings.json").read_text())
     assert (settings["classes"], settings["labels"]) == (1, None)
+
+
+def test_a_model_that_gives_no_single_number_is_refused() -> None:
+    data = Dataset.from_arrays("toy", (np.zeros((4, 2)), np.zeros(4)), target_bounds=(LOW, HIGH))
+    for model in ("torch.nn:Flatten", "torch.nn:Identity"):
+        with refused(match="not one number for each"):
+            Assembly(NUMBERS.changed(model=model), data)
+    assert Assembly(NUMBERS, data).task == Regression(LOW, HIGH)
 
 
 def test_wrong_recipes_are_refused() -> None:

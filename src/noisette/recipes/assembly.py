@@ -16,13 +16,14 @@ from noisette import models
 from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.denoise import Denoiser
+from noisette.errors import InvalidInput
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.recipes.optimizers import optimizer_of
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.tasks import task_of
 from noisette.spec import parse
-from noisette.training import Trainer, make_private
+from noisette.training import Trainer, answers, make_private
 
 __all__ = ["Assembly", "model_of"]
 
@@ -51,6 +52,13 @@ class Assembly:
             test_targets=data.test_targets.to(device),
         )
         self.model = model_of(recipe, data.shape, data.classes).to(device)
+        if recipe.target_bounds is not None:
+            found = tuple(answers(self.model, torch.zeros(2, *data.shape, device=device)).shape)
+            if found != (2, 1):  # the loss would spread a number over whatever there is
+                raise InvalidInput(
+                    f"{recipe.model} gives {found} of 2 examples, not one number for each.",
+                    hint="let it end in (N, 1), as nn.Linear(..., 1) does",
+                )
 
     @property
     def train(self) -> tuple[Tensor, Tensor]:
