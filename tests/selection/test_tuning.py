@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ WINNER = {
     "mechanism.toml",
     "settings.json",
     "model.pt",
+    "model.safetensors",
     "ledger.jsonl",
     "metrics.jsonl",
     "guarantee.json",
@@ -208,6 +212,43 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     assert (folder / "ledger.jsonl").read_bytes() == paid
     assert {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")} == before
     assert all(path.read_text() == text for path, text in kept.items()), "what was scored is not scored again"
+
+
+def test_killed_while_the_winner_is_published(tmp_path: Path) -> None:
+    """kill -9 before each file or folder gets its name: there is one winner, the same, and nothing is paid again."""
+    folder = prepared(tmp_path, seed=4)
+    for number in range(len(list(folder.glob("private/trial-*")))):
+        make(folder, 4, None, number)
+    paid, moments = (folder / "ledger.jsonl").read_bytes(), 0
+    while _dies(partial(go_on, folder), moments):
+        shutil.copytree(tmp_path, resumed := tmp_path.parent / f"{tmp_path.name}-{moments}")
+        found = go_on(resumed / folder.name)
+        assert [one.name for one in resumed.glob("tiny-0*")] == ["tiny-0001"], "there is another winner"
+        assert found.winner == resumed / "tiny-0001"
+        assert {file.name for file in found.winner.iterdir()} == WINNER
+        assert (resumed / folder.name / "ledger.jsonl").read_bytes() == paid
+        if not (folder / "result.json").exists() and (tmp_path / "tiny-0001").exists():
+            shutil.rmtree(tmp_path / "tiny-0001")
+        moments += 1
+    assert moments == len(WINNER) + 2, "each file of the winner, its folder, and what the search says of it"
+
+
+def _dies(work: Callable[[], object], after: int) -> bool:
+    """Whether a process at this `work` is killed before it gives a file its name, `after` others having theirs."""
+    child = os.fork()
+    if not child:
+        names = itertools.count()
+
+        def watch(event: str, _: object) -> None:
+            if event == "os.rename" and next(names) == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_what_is_gone_is_not_made_up(tmp_path: Path) -> None:

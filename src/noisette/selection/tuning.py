@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -231,31 +232,53 @@ def _publish(folder: Path, plan: Plan, places: Sequence[Path]) -> None:
     chosen = best([score_at(one) for one in places])
     result: dict[str, Any] = {"winner": None, "settings": None, "score": None}
     if chosen is not None:
-        won, promise = places[chosen], plan.promise
-        found = [replace(one, epsilon=promise.epsilon, stamps=promise.stamps) for one in points.read(won)]
-        contents: dict[str, str | bytes] = {
-            name: files.raw(won / name)
-            for name in ("recipe.toml", "mechanism.toml", "model.pt", "features.pt")
-            if (won / name).exists()
-        }
-        contents |= {
-            "settings.json": replace(Settings.read(won), shared=plan.settings.shared, search="winner").to_json(),
-            "ledger.jsonl": files.raw(folder / "ledger.jsonl"),
-            "metrics.jsonl": "".join(one.line() for one in found),
-            "guarantee.json": json.dumps(_promised(plan, won, found[-1].total), indent=2) + "\n",
-        }
-        result["winner"] = new_folder(folder.parent, plan.name, contents).name
-        result |= {"settings": files.record(won / "candidate.json"), "score": score_at(won)}
+        won = places[chosen]
+        winner = _winner_of(folder, plan) or new_folder(folder.parent, plan.name, _winner(folder, plan, won))
+        result = {"winner": winner.name, "settings": files.record(won / "candidate.json"), "score": score_at(won)}
     files.write(folder / "result.json", json.dumps(result).encode())
 
 
+def _winner_of(folder: Path, plan: Plan) -> Path | None:
+    """The folder that an earlier process made of the winner, which was killed before it could say so.
+
+    It is known by its ledger: a copy of the search's, which no other search has.
+    """
+    paid = files.raw(folder / "ledger.jsonl")
+    for path in sorted(folder.parent.glob(f"{glob.escape(plan.name)}-*/ledger.jsonl")):
+        if (
+            path.parent != folder
+            and path.is_file()
+            and files.raw(path) == paid
+            and Settings.read(path.parent).search == "winner"
+        ):
+            return path.parent
+    return None
+
+
+def _winner(folder: Path, plan: Plan, won: Path) -> dict[str, str | bytes]:
+    """The files of the winner's folder, from those of the run at `won`."""
+    promise = plan.promise
+    found = [replace(one, epsilon=promise.epsilon, stamps=promise.stamps) for one in points.read(won)]
+    kept = ("recipe.toml", "mechanism.toml", "model.pt", "model.safetensors", "features.pt")
+    contents: dict[str, str | bytes] = {name: files.raw(won / name) for name in kept if (won / name).exists()}
+    return contents | {
+        "settings.json": replace(Settings.read(won), shared=plan.settings.shared, search="winner").to_json(),
+        "ledger.jsonl": files.raw(folder / "ledger.jsonl"),
+        "metrics.jsonl": "".join(one.line() for one in found),
+        "guarantee.json": json.dumps(_promised(plan, won, found[-1].total), indent=2) + "\n",
+    }
+
+
 def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
+    trained = files.record(won / "guarantee.json")
     told = plan.promise.to_dict() | {
         "epsilon_of_one": plan.epsilon_of_one,
         "mechanism": repr(Mechanism.from_toml(files.text(won / "mechanism.toml"))),
         "search": repr(plan.search),
         "paid": steps,
         "steps": steps,
+        "examples": trained["examples"],
+        "versions": trained["versions"],
     }
     if plan.settings.shared is not None:
         everything = read_ledger(plan.settings.shared).guarantee(plan.delta)
