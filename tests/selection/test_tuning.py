@@ -25,14 +25,15 @@ from scipy import stats
 
 from noisette import LogUniform, guarantee, load, read_ledger, tune
 from noisette.account import Ledger
+from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
 from noisette.recipes import Recipe, Seen, points, reopen
-from noisette.recipes.held_out import slots
+from noisette.recipes.held_out import sides
 from noisette.selection import go_on, trial
 from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
-from noisette.selection.trial import best, make, place, score, score_at
+from noisette.selection.trial import _right, best, make, place, score, score_at
 from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
 from tests.account.test_selection import chances
 from tests.selection.searches import GRID, TINY, prepared, searched
@@ -279,12 +280,12 @@ def test_a_private_score_has_the_noise_that_was_planned(tmp_path: Path) -> None:
     try:
         held = opened.seen.held
         assert held is not None
-        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        exact = _accuracy(opened.trainer.evaluated, held)
         drawn = np.array([score(plan, opened) for _ in range(300)])
     finally:
         opened.close()
     assert 0.02 < exact < 0.98
-    noise = (drawn - exact) * 2 * len(held[0])  # in units of half the range of one example's score
+    noise = (drawn - exact) * 2 * held.sampled  # in units of half the range of one example's score
     assert stats.kstest(noise, plan.search.score.noise.cdf).pvalue > 1e-6, "the score does not have its noise"
 
 
@@ -298,9 +299,9 @@ def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
         list(opened.points())
         held = opened.seen.held
         assert held is not None
-        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        exact = _accuracy(opened.trainer.evaluated, held)
         assert plan.search.score is not None
-        spread = plan.search.score.noise.known_scale / len(held[0])
+        spread = plan.search.score.noise.known_scale / held.sampled
         assert score(plan, opened, 3) == pytest.approx(exact, abs=20 * spread), "chosen by other examples"
         assert exact > 0.5 > 0.2 > points.read(place(folder, 0))[-1].accuracy
     finally:
@@ -310,15 +311,56 @@ def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
 def test_held_out_examples_are_not_trained_on() -> None:
     recipe = Recipe.load("digits")
     whole, parted = Seen.of(recipe), Seen.of(TINY.changed(held_out=0.2))
-    out = slots(1437, 0.2)
+    out = sides(range(1437), 0.2)
     assert parted.held is not None
-    assert torch.equal(parted.held[0], whole.data.train_inputs[out])
+    assert torch.equal(parted.held.train_inputs, whole.data.train_inputs[out])
     assert torch.equal(parted.data.train_inputs, whole.data.train_inputs[~out])
-    assert torch.equal(slots(1000, 0.2), slots(2000, 0.2)[:1000]), "a slot's side is its own"
-    assert 0.15 < float(slots(5000, 0.2).float().mean()) < 0.25
+    assert torch.equal(sides(range(1000), 0.2), sides(range(2000), 0.2)[:1000]), "a slot's side is its own"
+    assert 0.15 < float(sides(range(5000), 0.2).float().mean()) < 0.25
 
 
-def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
+@pytest.fixture
+def visits(tmp_path: Path) -> str:
+    """1,200 rows of 150 people, some of whom have one and one of whom has 300."""
+    generator, path = np.random.default_rng(0), tmp_path / "visits.csv"
+    who = np.concatenate([np.arange(150), np.full(299, 3), generator.integers(150, size=751)])
+    rows = (f"p{one},{generator.normal():.3f},{generator.normal():.3f},{generator.integers(2)}" for one in who)
+    path.write_text("who,a,b,label\n" + "\n".join(rows) + "\n")
+    return f"csv:{path}:label"
+
+
+def test_people_with_many_examples(visits: str, tmp_path: Path) -> None:
+    """All examples of a person are on one side, a score moves by at most one person, and the promise is for them."""
+    recipe = TINY.changed(data=visits, unit="who", batch=30)
+    folder, found = searched(tmp_path / "runs", recipe=recipe, delta=1e-3, seed=2)
+    plan, opened = Plan.read(folder), reopen(place(folder, 0))
+    try:
+        kept, held = opened.seen.data, opened.seen.held
+        score_of = partial(score, plan, opened)
+        right = _right(opened.trainer.evaluated, held, torch.device("cpu"))
+    finally:
+        opened.close()
+    assert found.promise.adjacency == "add/remove one unit with all its examples, Poisson sampling"
+    assert held is not None
+    assert not set(kept.train_units) & set(held.train_units), "somebody is on both sides"
+    assert kept.sampled + held.sampled == 150
+    assert len(kept.train_inputs) + len(held.train_inputs) == 1200
+    assert plan.search.runs[0].rate == 30 / kept.sampled
+    assert json.loads((found.winner / "guarantee.json").read_text())["examples"] == kept.sampled
+    assert right.shape == (held.sampled,)
+    assert right.min() >= 0
+    assert right.max() <= 1
+    spread = plan.search.score.noise.known_scale / held.sampled
+    assert score_of(2) == pytest.approx(float(right.mean()), abs=20 * spread)
+    with pytest.raises(InvalidInput, match="at least 1/150"):
+        prepared(tmp_path / "other", recipe=recipe, delta=1 / 149)
+
+
+def _accuracy(model: torch.nn.Module, held: Dataset) -> float:
+    return float((model(held.train_inputs).argmax(dim=1) == held.train_targets).double().mean())
+
+
+def test_public_scores_are_free_and_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "public.csv"
     data = Seen.of(TINY).data
     rows = torch.cat([data.train_targets[:50, None].float(), data.train_inputs[:50].flatten(1)], dim=1)
@@ -331,8 +373,10 @@ def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
     assert Plan.read(folder).search.score is None
     assert found.score is not None
     assert found.score * 50 == pytest.approx(round(found.score * 50)), "an accuracy of 50 examples, without noise"
-    with pytest.raises(InvalidInput, match="is what the runs are trained on"):
-        prepared(tmp_path, recipe=recipe, public=f"csv:{private}:label", delta=1e-3)
+    monkeypatch.chdir(tmp_path)
+    for same in (f"csv:{private}:label", "csv:private.csv:label", f"csv:{private}:p3:0.5"):
+        with pytest.raises(InvalidInput, match="is what the runs are trained on"):
+            prepared(tmp_path, recipe=recipe, public=same, delta=1e-3)
 
 
 # -- what can be asked for ---------------------------------------------------------------------------------------------

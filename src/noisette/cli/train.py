@@ -13,6 +13,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from noisette.cli.options import PerUnitOption, UnitOption
 from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, MissingExtra, ProcessLost
@@ -48,10 +49,8 @@ def train_command(
     model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
-    ] = None,
-    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
+    unit: UnitOption = None,
+    per_unit: PerUnitOption = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,

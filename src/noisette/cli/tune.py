@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from noisette.cli.options import LawOption
+from noisette.cli.options import LawOption, PerUnitOption, UnitOption
 from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show
 from noisette.errors import InvalidInput, ProcessLost
 
@@ -38,6 +38,8 @@ def tune_command(
     held_out: Annotated[float, typer.Option(help="Share of the examples that runs are chosen by.")] = 0.2,
     delta: Annotated[float | None, typer.Option(help="Failure probability.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    unit: UnitOption = None,
+    per_unit: PerUnitOption = None,
     jobs: JobsOption = 1,
     ray: RayOption = None,
     seed: Annotated[int | None, typer.Option(help="Makes a search that must not be released.")] = None,
@@ -65,7 +67,7 @@ def tune_command(
     if len(grid) < len(tries):
         raise InvalidInput("a setting is tried twice.", hint="give all its values in one --try")
     several = trials_of(law, trials)
-    chosen = Recipe.load(recipe).changed(data=data)
+    chosen = Recipe.load(recipe).changed(data=data, unit=unit, per_unit=per_unit)
 
     with log.status("loading data and planning the noise") as status:
         folder = begin(

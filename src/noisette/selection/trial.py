@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from noisette import data as datasets
 from noisette import files
 from noisette.account import read_ledger
+from noisette.data import Dataset
 from noisette.data.files import cache_folder
 from noisette.errors import InvalidInput, LedgerError
 from noisette.features import cached
@@ -21,6 +23,7 @@ from noisette.recipes.open_run import OpenRun
 from noisette.selection.planning import Plan
 from noisette.statistics import private_means
 from noisette.training import accuracy
+from noisette.training.units import numbered
 
 __all__ = ["PRIVATE", "best", "make", "place", "public_examples", "score", "score_at"]
 
@@ -68,26 +71,34 @@ def score(plan: Plan, opened: OpenRun, seed: int | None = None) -> float:
     device = next(model.parameters()).device
     if plan.public is not None:
         root = plan.settings.data_root
-        inputs, targets = public_examples(plan.public, None if root is None else Path(root))
+        inputs, targets = public_examples(plan.public, None if root is None else Path(root), opened.recipe.unit)
         if seen.fixed is not None:
             inputs = cached(seen.fixed, inputs, cache_folder())
         return accuracy(model, inputs.to(device), targets.to(device))
     if seen.held is None or plan.search.score is None:
         raise InvalidInput("no examples are held out to choose by.", hint="restore the recipe of the run")
-    inputs, targets = seen.held
-    was, rows = model.training, []
-    model.eval()
-    with torch.no_grad():
-        for x, y in zip(torch.split(inputs, 1000), torch.split(targets, 1000), strict=True):
-            rows.append((model(x.to(device)).argmax(dim=1).cpu() == y).double())
-    model.train(was)
-    right = torch.cat(rows)[:, None]
+    right = _right(model, seen.held, device)[:, None]
     return float(private_means(right, torch.zeros(1), torch.ones(1), plan.search.score, seed=seed).values[0])
 
 
-def public_examples(name: str, root: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """All examples of the public data set `name`: inputs (M, ...) and targets (M,)."""
-    data = datasets.load(name, root)
+def _right(model: nn.Module, held: Dataset, device: torch.device) -> Tensor:
+    """For everybody in `held` (N,) what share of their examples the model gets right: of one example, 0 or 1."""
+    was, rows = model.training, []
+    model.eval()
+    with torch.no_grad():
+        for x, y in zip(torch.split(held.train_inputs, 1000), torch.split(held.train_targets, 1000), strict=True):
+            rows.append((model(x.to(device)).argmax(dim=1).cpu() == y).double())
+    model.train(was)
+    right = torch.cat(rows)
+    if held.train_units is None:
+        return right
+    whose = torch.from_numpy(numbered(held.train_units))
+    return torch.bincount(whose, weights=right) / torch.bincount(whose)
+
+
+def public_examples(name: str, root: Path | None, unit: str = "") -> tuple[Tensor, Tensor]:
+    """All examples of the public data set `name`: inputs (M, ...) and targets (M,). Its column `unit` is no feature."""
+    data = datasets.load(name, root, unit)
     return torch.cat([data.train_inputs, data.test_inputs]), torch.cat([data.train_targets, data.test_targets])
 
 

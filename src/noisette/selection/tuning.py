@@ -117,17 +117,18 @@ def begin(
     if public is None and not base.held_out:
         raise InvalidInput("nothing is held out to choose by.", hint="hold out 0.2, or choose by public data")
     whose = people or datasets.people(recipe.data)
-    if public is not None and public in (recipe.data, whose):
+    if public is not None and datasets.people(public) in (datasets.people(recipe.data), whose):
         raise InvalidInput(
             f"{public} is what the runs are trained on, and private.", hint="choose by another data set, or hold out"
         )
     recipes = [_settled(base, row, delta) for row in several.corners()]
     seen = Seen.of(base, data_root, progress=progress)
     if public is not None:
-        _check_public(public, data_root, seen)
+        _check_public(public, data_root, seen, recipe.unit)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
-    Assembly(recipes[0], seen.data, check_device(device)).trainer(mechanisms[0])  # or it cannot be trained
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
+    for one in {(_kind(one), one.denoiser): one for one in recipes}.values():
+        Assembly(one, seen.data, check_device(device)).trainer(known[_kind(one)])  # or it cannot be trained
     plan = Plan(
         recipe.name,
         search,
@@ -184,8 +185,8 @@ def _trial(
     }
 
 
-def _check_public(name: str, root: Path | None, seen: Seen) -> None:
-    inputs, targets = public_examples(name, root)
+def _check_public(name: str, root: Path | None, seen: Seen, unit: str) -> None:
+    inputs, targets = public_examples(name, root, unit)
     if tuple(inputs.shape[1:]) != seen.shape or int(targets.max()) >= seen.data.classes:
         raise InvalidInput(
             f"the public data {name} has examples {tuple(inputs.shape[1:])}, not {seen.shape} of the same classes.",
@@ -208,6 +209,7 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
             places = sorted((folder / PRIVATE).glob("trial-*"))
             if not (folder / PRIVATE / "PRIVATE.txt").exists():
                 raise InvalidInput(f"the private part of {folder} is gone.", hint="restore it, or start a new search")
+            (folder / PRIVATE).chmod(0o700)  # once more, in case that a kill came before
             _pay(folder, plan, again=any((one / "ledger.jsonl").exists() for one in places))
             threads = None if jobs == 1 and ray is None else max(1, (os.cpu_count() or 1) // jobs)
             each(partial(make, folder.resolve(), seed, threads), range(len(places)), jobs=jobs, ray=ray)
