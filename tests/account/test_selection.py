@@ -10,6 +10,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import dp_event, rdp
+from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from noisette import (
@@ -198,6 +199,23 @@ def test_the_largest_ratio_is_bounded_and_reached(law: type[Trials]) -> None:
     assert seen <= log_ratio(trials, forward, forward) <= seen + 2e-3
 
 
+def reference_price(mechanism: Mechanism, trials: Trials, delta: float) -> float:
+    """The epsilon of a search of Gaussian runs, from dp_accounting's losses of one run and a plain grid of events."""
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        mechanism.noise.known_scale / mechanism.encoder.image.norm, sampling_prob=mechanism.rate,
+        value_discretization_interval=2e-4,
+    ).self_compose(mechanism.steps)  # fmt: skip
+    sides, e, t = (one._pmf_remove, one._pmf_add), np.linspace(0, 12, 1500), np.geomspace(1e-9, 1, 1000)[:, None]
+    found = []
+    for forward, opposite in (sides, sides[::-1]):
+        grown = np.exp(e) * t + opposite.get_delta_for_epsilon(e)
+        left = 1 - np.exp(-e) * (1 - t - forward.get_delta_for_epsilon(e))
+        top = np.minimum(np.minimum(grown, left).min(axis=1), 1.0)
+        ratio = float((trials.log_slope(t[:, 0]) - trials.log_slope(top)).max())
+        found.append(forward.get_epsilon_for_delta(delta / trials.mean) + ratio)
+    return max(found)
+
+
 @pytest.mark.parametrize(
     ("mean", "law", "most", "about"),
     [
@@ -213,6 +231,7 @@ def test_prices(mean: int, law: str, most: float, about: float) -> None:
     assert guarantee(BASE, 1e-5).epsilon == pytest.approx(1, abs=1e-3)
     assert found.epsilon <= most
     assert found.epsilon == pytest.approx(about, abs=2e-3)
+    assert found.epsilon == pytest.approx(reference_price(BASE, trials_of(law, mean), 1e-5), rel=5e-4), "another price"
     assert found.kind == "bound"
 
 

@@ -23,7 +23,7 @@ import pytest
 import torch
 from scipy import stats
 
-from noisette import LogUniform, guarantee, load, read_ledger, tune
+from noisette import LogUniform, Mechanism, guarantee, load, read_ledger, tune
 from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
@@ -35,8 +35,8 @@ from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
 from noisette.selection.trial import _right, best, make, place, score, score_at
 from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
-from tests.account.test_selection import chances
-from tests.selection.searches import GRID, TINY, prepared, searched
+from tests.account.test_selection import chances, reference_price
+from tests.selection.searches import GRID, TINY, by_public_score, of_people, prepared, searched
 
 PUBLIC = {"search.json", "ledger.jsonl", "result.json"}
 WINNER = {
@@ -74,7 +74,7 @@ def test_a_search_and_its_price(tmp_path: Path) -> None:
 
 
 def test_the_winner_is_the_best_by_its_score(tmp_path: Path) -> None:
-    folder, found = searched(tmp_path, trials=GeometricTrials(4), seed=8)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=GeometricTrials(4), seed=8)
     scores = [score_at(one) for one in sorted((folder / "private").glob("trial-*"))]
     assert len(scores) > 1
     assert found.score == max(scores)
@@ -116,9 +116,9 @@ def test_nothing_private_is_public(tmp_path: Path) -> None:
 )
 def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
     """Forty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
-    counts = Counter()
+    counts, options = Counter(), by_public_score(tmp_path)
     for seed in range(40):
-        folder = prepared(tmp_path, trials=trials, seed=1000 + seed)
+        folder = prepared(tmp_path / "runs", **options, trials=trials, seed=1000 + seed)
         counts[min(len(list((folder / "private").glob("trial-*"))), 5)] += 1
     expected = 40 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
     drawn = np.array([counts[k] for k in range(6)])
@@ -138,10 +138,10 @@ def test_candidates_are_drawn_alike() -> None:
 def test_no_run_at_all(tmp_path: Path) -> None:
     """A Poisson number may be 0: paid in full, and nothing is published."""
     seed = next(seed for seed in range(100) if _drawn(seed) == 0)
-    folder, found = searched(tmp_path, trials=PoissonTrials(1), seed=seed)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(1), seed=seed)
     assert (found.winner, found.settings, found.score) == (None, None, None)
     assert read_ledger(folder / "ledger.jsonl").mechanisms() == (Plan.read(folder).search,)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
 
 
 def _drawn(seed: int) -> int:
@@ -168,7 +168,7 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
 
 
 def test_no_run_without_payment(tmp_path: Path) -> None:
-    folder = prepared(tmp_path)
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path))
     (folder / "ledger.jsonl").unlink()
     with pytest.raises(LedgerError, match="is missing"):
         make(folder, None, None, 0)
@@ -180,7 +180,7 @@ def test_no_run_without_payment(tmp_path: Path) -> None:
 
 def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the first run is made, the whole search is on disk, also where a kill came before the payment."""
-    folder, seen = prepared(tmp_path), []
+    folder, seen = prepared(tmp_path / "runs", **by_public_score(tmp_path)), []
 
     def stop(*_: Any, **__: Any) -> None:
         seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
@@ -195,7 +195,7 @@ def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """kill -9 in the middle: the same runs with the same settings, paid once."""
-    folder = prepared(tmp_path, trials=PoissonTrials(4), seed=5)
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(4), seed=5)
     before = {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")}
     assert len(before) > 2
     code = f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=5)"
@@ -217,19 +217,18 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
 
 def test_killed_while_the_winner_is_published(tmp_path: Path) -> None:
     """kill -9 before each file or folder gets its name: there is one winner, the same, and nothing is paid again."""
-    folder = prepared(tmp_path, seed=4)
+    folder = prepared(root := tmp_path / "runs", **by_public_score(tmp_path))
     for number in range(len(list(folder.glob("private/trial-*")))):
         make(folder, 4, None, number)
     paid, moments = (folder / "ledger.jsonl").read_bytes(), 0
     while _dies(partial(go_on, folder), moments):
-        shutil.copytree(tmp_path, resumed := tmp_path.parent / f"{tmp_path.name}-{moments}")
+        shutil.copytree(root, resumed := tmp_path / f"resumed {moments}")
         found = go_on(resumed / folder.name)
         assert [one.name for one in resumed.glob("tiny-0*")] == ["tiny-0001"], "there is another winner"
         assert found.winner == resumed / "tiny-0001"
         assert {file.name for file in found.winner.iterdir()} == WINNER
         assert (resumed / folder.name / "ledger.jsonl").read_bytes() == paid
-        if not (folder / "result.json").exists() and (tmp_path / "tiny-0001").exists():
-            shutil.rmtree(tmp_path / "tiny-0001")
+        shutil.rmtree(root / "tiny-0001", ignore_errors=True)
         moments += 1
     assert moments == len(WINNER) + 2, "each file of the winner, its folder, and what the search says of it"
 
@@ -319,20 +318,9 @@ def test_held_out_examples_are_not_trained_on() -> None:
     assert 0.15 < float(sides(range(5000), 0.2).float().mean()) < 0.25
 
 
-@pytest.fixture
-def visits(tmp_path: Path) -> str:
-    """1,200 rows of 150 people, some of whom have one and one of whom has 300."""
-    generator, path = np.random.default_rng(0), tmp_path / "visits.csv"
-    who = np.concatenate([np.arange(150), np.full(299, 3), generator.integers(150, size=751)])
-    rows = (f"p{one},{generator.normal():.3f},{generator.normal():.3f},{generator.integers(2)}" for one in who)
-    path.write_text("who,a,b,label\n" + "\n".join(rows) + "\n")
-    return f"csv:{path}:label"
-
-
-def test_people_with_many_examples(visits: str, tmp_path: Path) -> None:
+def test_people_with_many_examples(tmp_path: Path) -> None:
     """All examples of a person are on one side, a score moves by at most one person, and the promise is for them."""
-    recipe = TINY.changed(data=visits, unit="who", batch=30)
-    folder, found = searched(tmp_path / "runs", recipe=recipe, delta=1e-3, seed=2)
+    folder, found = searched(tmp_path / "runs", **of_people(tmp_path), seed=2)
     plan, opened = Plan.read(folder), reopen(place(folder, 0))
     try:
         kept, held = opened.seen.data, opened.seen.held
@@ -353,30 +341,36 @@ def test_people_with_many_examples(visits: str, tmp_path: Path) -> None:
     spread = plan.search.score.noise.known_scale / held.sampled
     assert score_of(2) == pytest.approx(float(right.mean()), abs=20 * spread)
     with pytest.raises(InvalidInput, match="at least 1/150"):
-        prepared(tmp_path / "other", recipe=recipe, delta=1 / 149)
+        prepared(tmp_path / "other", **of_people(tmp_path) | {"delta": 1 / 149})
 
 
 def _accuracy(model: torch.nn.Module, held: Dataset) -> float:
     return float((model(held.train_inputs).argmax(dim=1) == held.train_targets).double().mean())
 
 
-def test_public_scores_are_free_and_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tmp_path / "public.csv"
-    data = Seen.of(TINY).data
-    rows = torch.cat([data.train_targets[:50, None].float(), data.train_inputs[:50].flatten(1)], dim=1)
-    names = ",".join(["label", *(f"p{i}" for i in range(64))])
-    table.write_text("\n".join([names, *(",".join(f"{x:g}" for x in row) for row in rows.tolist())]) + "\n")
-    private = tmp_path / "private.csv"
-    private.write_text(table.read_text())
-    recipe = TINY.changed(data=f"csv:{private}:label", batch=20)
-    folder, found = searched(tmp_path / "runs", recipe=recipe, public=f"csv:{table}:label", delta=1e-3)
+def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path))
     assert Plan.read(folder).search.score is None
     assert found.score is not None
     assert found.score * 50 == pytest.approx(round(found.score * 50)), "an accuracy of 50 examples, without noise"
+
+
+def test_what_runs_are_trained_on_is_not_public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the file is spelled, and whatever its labels are."""
     monkeypatch.chdir(tmp_path)
-    for same in (f"csv:{private}:label", "csv:private.csv:label", f"csv:{private}:p3:0.5"):
+    options = by_public_score(tmp_path)
+    for same in (options["recipe"].data, "csv:private.csv:label", f"csv:{tmp_path / 'private.csv'}:p3:0.5"):
         with pytest.raises(InvalidInput, match="is what the runs are trained on"):
-            prepared(tmp_path, recipe=recipe, public=same, delta=1e-3)
+            prepared(tmp_path, **options | {"public": same})
+
+
+def test_runs_have_the_noise_that_the_whole_search_asks_for(tmp_path: Path) -> None:
+    """What the runs will be trained with, priced by another library: as much as was asked for, as the ledger says."""
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path))
+    (trained,) = {Mechanism.from_toml(one.read_text()) for one in folder.glob("private/trial-*/mechanism.toml")}
+    exact = reference_price(trained, GeometricTrials(3), 1e-3)
+    assert 2.98 < exact < 3.001, "the price of a search is another one"
+    assert read_ledger(folder / "ledger.jsonl").guarantee(1e-3).epsilon == pytest.approx(exact, rel=5e-4)
 
 
 # -- what can be asked for ---------------------------------------------------------------------------------------------
