@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -115,12 +116,12 @@ def test_nothing_private_is_public(tmp_path: Path) -> None:
     ids=repr,
 )
 def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
-    """Forty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
+    """Searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
     counts, options = Counter(), by_public_score(tmp_path)
-    for seed in range(40):
+    for seed in range(24):
         folder = prepared(tmp_path / "runs", **options, trials=trials, seed=1000 + seed)
         counts[min(len(list((folder / "private").glob("trial-*"))), 5)] += 1
-    expected = 40 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
+    expected = 24 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
     drawn = np.array([counts[k] for k in range(6)])
     used = expected > 0
     assert not drawn[~used].any()
@@ -438,13 +439,53 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             yield "auto"  # it ends when its input does
 
 
+@pytest.fixture
+def head() -> Iterator[str]:
+    """The address of a head that `ray start` has started, as it is done on a cluster."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=2"]
+        options = [
+            f"--port={address[10:]}",
+            f"--temp-dir={short}",
+            "--include-dashboard=false",
+            "--disable-usage-stats",
+        ]
+        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not _listens(address):
+                assert process.poll() is None, "Ray did not start"
+                time.sleep(0.2)
+            yield address
+            process.terminate()
+
+
+def _listens(address: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(address.partition(":")[2]))) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
     """Two processes, and two workers of Ray, make the very runs that one process makes."""
-    results = []
-    for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
-        folder = prepared(tmp_path / name, trials=PoissonTrials(4), seed=6)
+    check_workers(tmp_path, {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_cluster_by_its_address(tmp_path: Path, head: str) -> None:
+    check_workers(tmp_path, {"one": {}, "ray": {"ray": head}})
+    with pytest.raises(InvalidInput, match="there is no Ray cluster"):
+        go_on(prepared(tmp_path / "none", **by_public_score(tmp_path)), ray="127.0.0.1:1")
+
+
+def check_workers(root: Path, ways: dict[str, Any]) -> None:
+    """All of these `ways` to make runs make the same ones."""
+    results, options = [], by_public_score(root)
+    for name, how in ways.items():
+        folder = prepared(root / name, **options, trials=PoissonTrials(4), seed=6)
         found = go_on(folder, seed=6, **how)
         results.append((found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]))
-    assert results[0] == results[1] == results[2]
+    assert all(one == results[0] for one in results)
