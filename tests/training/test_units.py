@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import torch
 from scipy import stats
@@ -237,6 +239,11 @@ def test_one_unit_with_all_examples() -> None:
         np.array(["a", "b", "a"]),
         np.array([3, 9, 3], dtype=np.uint8),
         (n % 2 for n in range(3)),
+        np.array(["2020-01-01", "2020-01-02", "2020-01-01"], dtype="datetime64[ns]"),
+        pandas.Series(["a", "b", "a"], dtype="category"),
+        pyarrow.array(["a", "b", "a"]),
+        [("Doe", None), ("Doe", "J."), ("Doe", None)],
+        ["Nan", "NA", "Nan"],
     ],
     ids=lambda ids: type(ids).__name__,
 )
@@ -252,6 +259,17 @@ def test_ids_of_any_hashable_type(ids: Any) -> None:
         (np.array([1.0, np.nan, 2.0]), "have no id"),
         (["a", "", "b"], "have no id"),
         (["a", np.datetime64("NaT"), "b"], "have no id"),
+        (np.array(["2020-01-01", "NaT", "2020-01-01"], dtype="datetime64[ns]"), "have no id"),
+        (np.array(["a", float("nan"), "b"]), "have no id"),
+        (np.ma.masked_array([1, 2, 3], [False, True, False]), "have no id"),
+        (pandas.Series(["a", None, "b"]).astype("string"), "have no id"),
+        (pandas.Series([1, None, 2]), "have no id"),
+        (pyarrow.array([1, None, 2]), "have no id"),
+        ([("a", float("nan")), ("a", float("nan")), ("a", 1.0)], "have no id"),
+        ([(), (1,), (1,)], "have no id"),
+        (["a", "  ", "b"], "have no id"),
+        (["a", "null", "b"], "have no id"),
+        ([b"a", b"", b"b"], "have no id"),
         (["a", "b"], "2 ids for 3 examples"),
         ([[1], [2], [3]], "cannot be told from others"),
         (torch.ones(3, 2), "cannot be told from others"),
