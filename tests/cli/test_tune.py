@@ -58,6 +58,8 @@ def test_it_prints_what_may_be_shown(noisette: Command, folder: Path) -> None:
         (("--public", "mnist"), "scores come from"),
         (("--jobs", 0), "jobs is 0"),
         (("--ray", "local"), "no address of a Ray cluster"),
+        (("--ray", "127.0.0.1:1"), "there is no Ray cluster"),
+        (("--ray", "127.0.0.1:99999"), "there is no Ray cluster"),
     ],
 )
 def test_refused(options: tuple[object, ...], says: str, noisette: Command, folder: Path) -> None:
