@@ -31,7 +31,7 @@ from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
 from noisette.recipes import Recipe, Seen, points, reopen
 from noisette.recipes.held_out import sides
-from noisette.selection import go_on, trial
+from noisette.selection import Tuned, go_on, trial
 from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
 from noisette.selection.trial import _right, best, make, place, score, score_at
@@ -472,20 +472,26 @@ def _listens(address: str) -> bool:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
     """Two processes, and two workers of Ray, make the very runs that one process makes."""
-    check_workers(tmp_path, {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}})
+    made, options = [], by_public_score(tmp_path)
+    for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
+        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
+        made.append(_made(folder, go_on(folder, seed=6, **how)))
+    assert made[0] == made[1] == made[2]
+
+
+def _made(folder: Path, found: Tuned) -> tuple[Any, ...]:
+    return found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_a_cluster_by_its_address(tmp_path: Path, head: str) -> None:
-    check_workers(tmp_path, {"one": {}, "ray": {"ray": head}})
-
-
-def check_workers(root: Path, ways: dict[str, Any]) -> None:
-    """All of these `ways` to make runs make the same ones."""
-    results, options = [], by_public_score(root)
-    for name, how in ways.items():
-        folder = prepared(root / name, **options, trials=PoissonTrials(4), seed=6)
-        found = go_on(folder, seed=6, **how)
-        results.append((found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]))
-    assert all(one == results[0] for one in results)
+    """In a process of its own, since Ray keeps the first token that it has seen."""
+    made, options = [], by_public_score(tmp_path)
+    for name, how in {"one": "", "ray": f", ray={head!r}"}.items():
+        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
+        code = (
+            f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=6{how})"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+        made.append(_made(folder, go_on(folder)))
+    assert made[0] == made[1]
