@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.options import PerUnitOption, UnitOption
-from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, refuse_search, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, MissingExtra, ProcessLost
 
@@ -120,6 +120,7 @@ def show_command(
     as_json: JsonFlag = False,
 ) -> None:
     """What a run promises, and how good its model is."""
+    refuse_search(run)
     if statement:
         _show_statement(run, as_json)
         return

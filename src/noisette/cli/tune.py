@@ -99,7 +99,8 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
 
     promise, accuracy = found.promise, None
     if found.winner is not None:
-        accuracy = points.read(found.winner)[-1].accuracy
+        told = points.read(found.winner)
+        accuracy = told[-1].accuracy if told else None
         plotted(found.winner)
     value: dict[str, Any] = {
         "winner": None if found.winner is None else str(found.winner),
@@ -122,7 +123,8 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
             show.print("no run was made, by chance: there is nothing to publish, and the price is paid")
         else:
             chosen = ", ".join(f"{name} = {setting}" for name, setting in (found.settings or {}).items())
-            show.print(f"chosen: {chosen}, with a score of {found.score:.4g}")
+            score = "that is not a number" if found.score is None else f"of {found.score:.4g}"
+            show.print(f"chosen: {chosen}, with a score {score}")
             if accuracy is not None:
                 show.print(f"test accuracy {accuracy:.2%}")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))

@@ -48,7 +48,8 @@ class Tuned:
     """What a search publishes. `winner` is the folder of the run that was chosen, None where no run was made.
 
     `promise` covers the whole search; `epsilon_of_one` is what a single run would have cost. `settings` are those that
-    were chosen, of the ones that were tried, and `score` is what the winner was chosen by.
+    were chosen, of the ones that were tried, and `score` is what the winner was chosen by, None where that is not a
+    number.
     """
 
     winner: Path | None
@@ -236,7 +237,11 @@ def _publish(folder: Path, plan: Plan, places: Sequence[Path]) -> None:
     if chosen is not None:
         won = places[chosen]
         winner = _winner_of(folder, plan) or new_folder(folder.parent, plan.name, _winner(folder, plan, won))
-        result = {"winner": winner.name, "settings": files.record(won / "candidate.json"), "score": score_at(won)}
+        result = {
+            "winner": winner.name,
+            "settings": files.record(won / "candidate.json"),
+            "score": files.record(won / "score.json")["score"],
+        }
     files.write(folder / "result.json", json.dumps(result).encode())
 
 
@@ -291,4 +296,9 @@ def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
 def _published(folder: Path, plan: Plan) -> Tuned:
     found = files.record(folder / "result.json")
     winner = None if found["winner"] is None else folder.parent / str(found["winner"])
+    if winner is not None and not winner.is_dir():
+        raise InvalidInput(
+            f"the search in {folder} is complete, and {winner}, which it has chosen, is gone.",
+            hint="bring it back from where it is now: what a search has chosen it does not make again",
+        )
     return Tuned(winner, plan.promise, plan.epsilon_of_one, plan.search.trials, found["settings"], found["score"])
