@@ -154,7 +154,7 @@ def compared_as_text(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "people who are on both sides of a search",
-    by(test_tuning.test_people_with_many_examples, says="somebody is on both sides"),
+    by(test_tuning.test_nobody_is_on_both_sides, says="somebody is on both sides"),
 )
 def sides_of_rows(patch: pytest.MonkeyPatch) -> None:
     sides = held_out.sides

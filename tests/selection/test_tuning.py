@@ -30,7 +30,7 @@ from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
 from noisette.recipes import Recipe, Seen, points, reopen
-from noisette.recipes.held_out import sides
+from noisette.recipes.held_out import parted, sides
 from noisette.selection import Tuned, go_on, trial
 from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
@@ -319,6 +319,13 @@ def test_held_out_examples_are_not_trained_on() -> None:
     assert 0.15 < float(sides(range(5000), 0.2).float().mean()) < 0.25
 
 
+def test_nobody_is_on_both_sides(tmp_path: Path) -> None:
+    kept, held = parted(Seen.of(of_people(tmp_path)["recipe"]).data, 0.2)
+    assert not set(kept.train_units or ()) & set(held.train_units or ()), "somebody is on both sides"
+    assert kept.sampled + held.sampled == 150
+    assert 15 < held.sampled < 45
+
+
 def test_people_with_many_examples(tmp_path: Path) -> None:
     """All examples of a person are on one side, a score moves by at most one person, and the promise is for them."""
     folder, found = searched(tmp_path / "runs", **of_people(tmp_path), seed=2)
@@ -331,7 +338,6 @@ def test_people_with_many_examples(tmp_path: Path) -> None:
         opened.close()
     assert found.promise.adjacency == "add/remove one unit with all its examples, Poisson sampling"
     assert held is not None
-    assert not set(kept.train_units) & set(held.train_units), "somebody is on both sides"
     assert kept.sampled + held.sampled == 150
     assert len(kept.train_inputs) + len(held.train_inputs) == 1200
     assert plan.search.runs[0].rate == 30 / kept.sampled
@@ -410,8 +416,9 @@ def test_bad_input_leaves_nothing(options: dict[str, Any], says: str, tmp_path: 
 
 def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
     """Batches and noises of different price: the search costs the worst, within the budget."""
-    candidates = [{"batch": 100, "lr": LogUniform(0.5, 2)}, {"batch": 500}, {"noise": "Gaussian()", "steps": 9}]
-    folder = prepared(tmp_path, candidates=candidates, trials=PoissonTrials(4))
+    candidates = [{"batch": 10, "lr": LogUniform(0.5, 2)}, {"batch": 40}, {"noise": "Gaussian()", "steps": 9}]
+    options = by_public_score(tmp_path)
+    folder = prepared(tmp_path / "runs", **options, candidates=candidates, trials=PoissonTrials(4))
     plan = Plan.read(folder)
     assert len(plan.search.runs) == 3
     assert 2.8 < plan.promise.epsilon <= 3.0
