@@ -427,7 +427,8 @@ def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
 
 
 def test_from_python(tmp_path: Path) -> None:
-    found = tune(TINY, {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path)
+    options = by_public_score(tmp_path)
+    found = tune(options.pop("recipe"), {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path, **options)
     assert found.winner == tmp_path / "tiny-0001"
     assert found.promise.stamps == ()
 
