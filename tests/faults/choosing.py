@@ -16,7 +16,7 @@ from noisette.selection import planning, trial, tuning
 from noisette.trials import GeometricTrials, Trials
 from tests.account import test_selection
 from tests.faults.table import by, fault
-from tests.selection import test_tuning
+from tests.selection import test_neighbours, test_tuning
 
 
 @fault(
@@ -167,3 +167,24 @@ def trained_on_all(patch: pytest.MonkeyPatch) -> None:
 
     parted = inputs.parted
     patch.setattr(inputs, "parted", lambda data, share: (data, parted(data, share)[1]))
+
+
+@fault(
+    "a search that tells something of the examples that it holds out",
+    by(
+        test_neighbours.test_neighbours_cannot_be_told_apart,
+        slot=test_neighbours.HELD,
+        value=float("nan"),
+        says="tells",
+    ),
+)
+def held_out_told(patch: pytest.MonkeyPatch) -> None:
+    promised = tuning._promised
+
+    def wrong(plan: planning.Plan, won: Path, steps: int) -> dict[str, Any]:
+        opened = trial.reopen(won)
+        opened.close()
+        assert opened.seen.held is not None
+        return promised(plan, won, steps) | {"mean": float(opened.seen.held.train_inputs.nanmean())}
+
+    patch.setattr(tuning, "_promised", wrong)
