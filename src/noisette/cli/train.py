@@ -14,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.loggers import Logger, LoggerOption, loggers_of
-from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
+from noisette.cli.options import PerUnitOption, UnitOption
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, refuse_search, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
 
@@ -48,10 +49,8 @@ def train_command(
     model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
-    ] = None,
-    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
+    unit: UnitOption = None,
+    per_unit: PerUnitOption = None,
     task: Annotated[str | None, typer.Option(help="classification, or regression for a number.")] = None,
     target_bounds: Annotated[
         str | None, typer.Option(help="LOW,HIGH of a number to predict: public, known beforehand.")
@@ -125,6 +124,7 @@ def show_command(
     as_json: JsonFlag = False,
 ) -> None:
     """What a run promises, and how good its model is."""
+    refuse_search(run)
     if statement:
         _show_statement(run, as_json)
         return

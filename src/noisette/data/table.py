@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from noisette.errors import InvalidInput
 from noisette.spec import real
+from noisette.training.units import missing
 
 __all__ = ["Table", "read"]
 
@@ -78,7 +79,7 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
             )
         if whose is not None:
             units.append(row[whose].strip())
-            if not units[-1]:
+            if missing(units[-1]):
                 raise InvalidInput(
                     f"column {unit!r} of {file} does not say whose row line {lines.line_num} is.",
                     hint="fill it in, with a name of its own where nobody knows better, or drop the row",

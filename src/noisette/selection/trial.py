@@ -9,19 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from noisette import data as datasets
 from noisette import files
 from noisette.account import read_ledger
+from noisette.data import Dataset
 from noisette.data.files import cache_folder
 from noisette.errors import InvalidInput, LedgerError
 from noisette.features import cached
 from noisette.recipes.folder import reopen
 from noisette.recipes.open_run import OpenRun
 from noisette.recipes.recipe import Recipe
+from noisette.recipes.tasks import Task
 from noisette.selection.planning import Plan
 from noisette.statistics import private_means
 from noisette.training import answers
+from noisette.training.units import numbered
 
 __all__ = ["PRIVATE", "best", "make", "place", "public_examples", "score", "score_at"]
 
@@ -68,25 +72,30 @@ def score(plan: Plan, opened: OpenRun, seed: int | None = None) -> float:
     model, seen = opened.trainer.evaluated, opened.seen
     device = next(model.parameters()).device
     task = opened.assembly.task
-
-    def rights(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return task.rights(answers(model, inputs.to(device)), targets.to(device)).cpu()
-
     if plan.public is not None:
         root = plan.settings.data_root
         inputs, targets = public_examples(plan.public, None if root is None else Path(root), opened.recipe)
         if seen.fixed is not None:
             inputs = cached(seen.fixed, inputs, cache_folder())
-        return float(rights(inputs, targets).mean())
+        return float(task.rights(answers(model, inputs.to(device)), targets.to(device)).mean())
     if seen.held is None or plan.search.score is None:
         raise InvalidInput("no examples are held out to choose by.", hint="restore the recipe of the run")
-    right = rights(*seen.held)[:, None]
+    right = _right(task, model, seen.held, device)[:, None]
     return float(private_means(right, torch.zeros(1), torch.ones(1), plan.search.score, seed=seed).values[0])
 
 
-def public_examples(name: str, root: Path | None, recipe: Recipe) -> tuple[torch.Tensor, torch.Tensor]:
+def _right(task: Task, model: nn.Module, held: Dataset, device: torch.device) -> Tensor:
+    """How right the model is for everybody in `held` (N,), in [0, 1]: the mean over their examples."""
+    right = task.rights(answers(model, held.train_inputs.to(device)), held.train_targets.to(device)).cpu()
+    if held.train_units is None:
+        return right
+    whose = torch.from_numpy(numbered(held.train_units))
+    return torch.bincount(whose, weights=right) / torch.bincount(whose)
+
+
+def public_examples(name: str, root: Path | None, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """All examples of the public data set `name`: inputs (M, ...) and targets like those of `recipe`."""
-    data = datasets.load(name, root, target_bounds=recipe.target_bounds)
+    data = datasets.load(name, root, recipe.unit, recipe.target_bounds)
     return torch.cat([data.train_inputs, data.test_inputs]), torch.cat([data.train_targets, data.test_targets])
 
 
