@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
+from noisette.grid import Grid
 from noisette.noise import Noise
 from noisette.spec import Spec, canonical, parse, positive, whole
 
@@ -60,6 +61,11 @@ class Mechanism(Spec):
     def hash(self) -> str:
         """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
         return hash_of((self,))
+
+    @property
+    def grid(self) -> Grid:
+        """Where sums and releases lie."""
+        return Grid.of(self.encoder.largest, self.noise.known_scale)
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""

@@ -14,7 +14,6 @@ from noisette.door import release
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.grid import Grid
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
 from noisette.private import Private
@@ -97,12 +96,11 @@ def private_means(
         )
     unit = (upper - lower) / 2
     middle = lower + unit
-    grid = Grid.of(mechanism.noise.known_scale, bound=len(rows) * encoder.image.norm, reach=len(rows))
-    total = Private(grid.rows(encoder.encode((rows.double() - middle) / unit)).sum(dim=0))
+    total = Private(encoder.encode((rows.double() - middle) / unit).sum(dim=0))
     stamps = () if seed is None else ("reproducible",)
     for book in (ledger,) if isinstance(ledger, Ledger) else ledger:
         book.spend(mechanism, stamps=stamps)
-    released = release(mechanism, total, generator=Generator(seed, purpose="noise"), grid=grid)
+    released = release(mechanism, total, generator=Generator(seed, purpose="noise"))
     means = middle + unit * (released.values / len(rows)).clamp(-1, 1)
     std = released.noise.std / len(rows) * unit
     return Means(means, std, mechanism, stamps)

@@ -11,6 +11,7 @@ import torch
 
 from noisette._kernels import native, reference
 from noisette.errors import InvalidInput
+from noisette.grid import spacing, toward_zero
 from noisette.private import Private
 from noisette.profiles import ProfileSet
 from noisette.spec import Spec, positive, whole
@@ -110,6 +111,17 @@ class Encoder(Spec):
         """How far one example can move the sum."""
         return self._single_image if self.micro_batch == 1 else self._single_image.widened()
 
+    @property
+    def largest(self) -> float:
+        """What no coordinate of an encoded row exceeds."""
+        image = self._single_image
+        return max((float(block.levels.max()) for block in image.profiles), default=image.norm)
+
+    @property
+    def step(self) -> float:
+        """Coordinates of encoded rows are multiples of this power of two, so that sums of them are exact."""
+        return spacing(self.largest)
+
     def encode(self, rows: torch.Tensor) -> torch.Tensor:
         """Encoded rows, float64 (B, d), of gradients `rows` (B, d).
 
@@ -120,7 +132,7 @@ class Encoder(Spec):
         """
         self._check(rows)
         rows = reference.finite_rows(rows)
-        return self._encode(rows) if len(rows) else rows
+        return toward_zero(self._encode(rows), self.step) if len(rows) else rows
 
     def _check(self, rows: torch.Tensor) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.known_dim:

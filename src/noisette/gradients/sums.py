@@ -45,6 +45,9 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
     spans = [slice(start, start + p.numel()) for p, start in layout.starts.items()]
     factored = [(term, span) for term, span in zip(terms, spans, strict=True) if isinstance(term, Factored)]
     others = [None if isinstance(term, Factored) else term for term in terms]
+    limit = kernel.limit
+    if factored:
+        kernel, limit = kernel.with_products(layout.dim)
     squares = torch.zeros(count, dtype=torch.float64)
     for term, _ in factored:
         squares += term.square_norms()
@@ -52,7 +55,7 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
         few = _a_few(others, layout.dim, count)
         factors = torch.cat([kernel.clip(_entered(others, layout, some), total, squares[some]) for some in few])
     else:
-        factors = torch.where(squares.isfinite(), torch.clamp(kernel.limit / squares.sqrt(), max=1.0), 0.0)
+        factors = torch.where(squares.isfinite(), torch.clamp(limit / squares.sqrt(), max=1.0), 0.0)
     for term, span in factored:
         term.add(factors, total[span])
 
