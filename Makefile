@@ -17,7 +17,7 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test quick lint slow research sanitize bench bench-page figures clean
+.PHONY: demo test browser quick lint slow research sanitize bench bench-page figures wheel docs clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(READY)
@@ -25,12 +25,16 @@ demo: $(READY)
 
 # lint, types, tests, and every example in docstrings and on the pages
 test: lint
-	$(BIN)/pytest -m "not slow and not research" $(TWO)
+	$(BIN)/pytest -m "not slow and not research and not browser" $(TWO)
 	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" $(TWO) src README.md docs
+
+# the pages of `noisette report` in the system's Chromium, without which it fails; pictures of them in build/browser
+browser: $(READY)
+	$(BIN)/pytest -m browser tests/browser
 
 # within a minute: lint, types, and tests/quick.txt, which has the quickest tests of every promise
 quick: lint
-	$(BIN)/pytest -m "not slow and not research" $(TWO) @tests/quick.txt
+	$(BIN)/pytest -m "not slow and not research and not browser" $(TWO) @tests/quick.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -68,8 +72,19 @@ bench-page: $(READY)
 figures: $(READY)
 	$(BIN)/python experiments/figures.py
 
+# an sdist and a wheel in dist/, and the wheel tried in an empty environment: bare, then with two extras
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/wheel.py
+
+# the site in site/, from docs/ and the docstrings; a broken link is an error
+docs: $(READY)
+	$(BIN)/python .ci/site.py
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -13,20 +13,22 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator", "files", "batch"},
-    {"objectives"},
+    {"spec", "generator", "files", "batch", "meaning"},
+    {"objectives", "sampling"},
     {"noise"},
     {"profiles"},
     {"_kernels"},
     {"private"},
     {"encode"},
-    {"mechanism", "grid"},
+    {"trials"},
+    {"mechanism", "grid", "search"},
     {"door"},
     {"denoise"},
     {"gradients"},
     {"training"},
-    {"audit", "tuning"},
-    {"data", "features", "models", "recipes", "report", "statistics", "cli"},
+    {"audit"},
+    {"selection", "data", "features", "models", "recipes", "report", "statistics", "cli"},
+    {"estimators", "integrations"},
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 ACCOUNT = RANK["mechanism"] + 0.5  # beside the trainer: it sees the mechanism and what is below

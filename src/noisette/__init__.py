@@ -29,8 +29,10 @@ _PARTS = {
     "private": "Private Released",
     "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
     "recipes": "load",
+    "sampling": "Poisson",
+    "selection": "LogUniform tune",
     "spec": "parse",
-    "training": "PrivateRun Trainer make_private plan",
+    "training": "PrivateRun Trainer check fix make_private plan",
 }
 _HOMES = {name: f"noisette.{part}" for part, names in _PARTS.items() for name in names.split()}
 

@@ -31,8 +31,10 @@ from noisette.noise import (
 from noisette.private import Private, Released
 from noisette.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
 from noisette.recipes import load
+from noisette.sampling import Poisson
+from noisette.selection import LogUniform, tune
 from noisette.spec import parse
-from noisette.training import PrivateRun, Trainer, make_private, plan
+from noisette.training import PrivateRun, Trainer, check, fix, make_private, plan
 
 __version__: str
 
@@ -57,11 +59,13 @@ __all__ = [
     "Kalman",
     "Laplace",
     "Ledger",
+    "LogUniform",
     "Logistic",
     "LowPass",
     "Mechanism",
     "Noise",
     "PaperGaussian",
+    "Poisson",
     "Power",
     "Private",
     "PrivateRun",
@@ -80,7 +84,9 @@ __all__ = [
     "VarianceGamma",
     "Wasserstein",
     "calibrate",
+    "check",
     "compare",
+    "fix",
     "guarantee",
     "load",
     "make_private",
@@ -89,4 +95,5 @@ __all__ = [
     "read_ledger",
     "release",
     "tradeoff",
+    "tune",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "Packed",
     "as_batch",
     "change",
+    "filled",
     "joined",
     "kind",
     "mapped_over",
@@ -42,6 +43,8 @@ def as_batch(data: Any, dtype: torch.dtype | None = None, *, one: bool = False) 
     (tensor([[1., 2.],
             [3., 4.]]), tensor([0, 1]))
     """
+    if _is_flat(data):
+        return data
     plain = tree_map(_as_dict, data, is_leaf=lambda part: isinstance(part, Mapping) and not isinstance(part, dict))
     found = tree_map(lambda leaf: _tensor(leaf, dtype or torch.get_default_dtype()), plain, is_leaf=_is_array)
     for path, leaf in tree_flatten_with_path(found)[0]:
@@ -80,6 +83,8 @@ def size(batch: Batch) -> int:
 
 def tensors(batch: Batch) -> list[Tensor]:
     """The tensors of a batch, in order."""
+    if _is_flat(batch):
+        return list(batch.values())
     return [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor)]
 
 
@@ -89,6 +94,8 @@ def change(batch: Batch, by: Callable[[Tensor], Tensor]) -> Batch:
     >>> change((torch.ones(2), None), lambda part: part + 1)
     (tensor([2., 2.]), None)
     """
+    if _is_flat(batch):
+        return {name: by(part) for name, part in batch.items()}
     return tree_map(lambda leaf: by(leaf) if isinstance(leaf, Tensor) else leaf, batch)
 
 
@@ -111,12 +118,23 @@ def parts(batch: Batch, most: int) -> Iterator[Batch]:
         yield rows(batch, slice(start, start + most))
 
 
+def filled(batch: Batch, count: int) -> Batch:
+    """A batch of `count` examples: those of a smaller one, and its last one again and again.
+
+    >>> filled(torch.tensor([4, 5]), 4)
+    tensor([4, 5, 5, 5])
+    """
+    return change(batch, lambda part: torch.cat([part, part[-1:].expand(count - len(part), *part.shape[1:])]))
+
+
 def joined(batches: Sequence[Batch]) -> Batch:
     """One batch of the examples of several that are alike, in order.
 
     >>> joined([{"x": torch.tensor([1, 2])}, {"x": torch.tensor([3])}])
     {'x': tensor([1, 2, 3])}
     """
+    if _is_flat(batches[0]):
+        return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
     leaves = [tree_flatten(batch)[0] for batch in batches]
     found = [torch.cat(leaf) if isinstance(leaf[0], Tensor) else leaf[0] for leaf in zip(*leaves, strict=True)]
     return tree_unflatten(found, tree_flatten(batches[0])[1])
@@ -128,6 +146,8 @@ def kind(batch: Batch) -> tuple[object, ...]:
     >>> kind(torch.zeros(3, 2)) == kind(torch.zeros(5, 2)), kind(torch.zeros(3, 2)) == kind(torch.zeros(3, 4))
     (True, False)
     """
+    if _is_flat(batch):
+        return tuple(batch), *((part.dtype, part.shape[1:]) for part in batch.values())
     leaves, structure = tree_flatten(batch)
     return repr(structure), *((leaf.dtype, leaf.shape[1:]) if isinstance(leaf, Tensor) else None for leaf in leaves)
 
@@ -192,6 +212,11 @@ def mapped_over(
         return one(tree_unflatten(filled, structure))
 
     return vmap(of_rows)(*(leaves[place] for place in places))
+
+
+def _is_flat(batch: Batch) -> bool:
+    """A plain dict of tensors, as collators make one of every example: walking a tree takes longer than reading it."""
+    return type(batch) is dict and all(isinstance(part, Tensor) for part in batch.values())
 
 
 def _as_dict(part: Any) -> Any:

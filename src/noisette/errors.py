@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 __all__ = [
     "BudgetSpent",
     "InvalidInput",
     "LedgerError",
     "MechanismMismatch",
+    "MissingExtra",
     "NoisetteError",
     "ParseError",
     "ProcessLost",
@@ -54,6 +55,21 @@ class MechanismMismatch(NoisetteError):
 
 class BudgetSpent(NoisetteError):
     """A step beyond the last one that the mechanism pays for."""
+
+
+class MissingExtra(NoisetteError, ImportError):
+    """A package that the base install leaves out, because most people do without it.
+
+    >>> print(MissingExtra.of("scikit-learn", extra="sklearn"))
+    scikit-learn is not installed.
+    <BLANKLINE>
+    hint: install the extra: pip install "noisette[sklearn]"
+    """
+
+    @classmethod
+    def of(cls, package: str, *, extra: str) -> Self:
+        """The error for a `package` that the extra of that name brings."""
+        return cls(f"{package} is not installed.", hint=f'install the extra: pip install "noisette[{extra}]"')
 
 
 class ProcessLost(NoisetteError):

@@ -5,57 +5,107 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, replace
 from typing import Any, Self
 
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.grid import Grid
+from noisette.meaning import advantage, cautions, found, sentences
 from noisette.noise import Noise
-from noisette.spec import Spec, canonical, parse, positive, whole
+from noisette.sampling import EXAMPLE, UNIT, Poisson
+from noisette.spec import Spec, canonical, parse, whole
 
-__all__ = ["STAMPS", "Guarantee", "Mechanism", "Mechanisms", "as_mechanisms", "hash_of", "in_order"]
+__all__ = [
+    "ADJACENCY",
+    "STAMPS",
+    "Guarantee",
+    "Mechanism",
+    "Mechanisms",
+    "as_mechanisms",
+    "hash_of",
+    "in_order",
+    "unit_of",
+]
 
 _CANONICAL = "noisette mechanism 1"
-_LEAST_RATE, _MOST_STEPS = 1e-30, 10**15  # far beyond any use, and well within what floats can count
+_MOST_STEPS = 10**15  # far beyond any use, and well within what floats can count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Mechanism(Spec):
-    """One kind of step, taken `steps` times: encode, sum over a Poisson sample of rate `rate`, add noise.
+    """One kind of step, taken `steps` times: encode, sum over a sample that is drawn as `sampling` says, add noise.
 
-    A noise whose scale is open may be calibrated, but not accounted or released; an encoder whose dimension is open
-    gets it from the model, by `plan` or `make_private`.
+    `rate` is short for ``sampling=Poisson(rate)``. A noise whose scale is open may be calibrated, but not accounted or
+    released; an encoder whose dimension is open gets it from the model, by `plan` or `make_private`.
 
     >>> from noisette import HalfNormal, Ranked, StudentT
     >>> encoder = Ranked(dim=26010, profiles=HalfNormal())
     >>> Mechanism(encoder=encoder, noise=StudentT(df=9, scale=1.0), rate=256 / 60000, steps=14062).steps
     14062
+    >>> Mechanism(encoder, StudentT(df=9, scale=1.0), sampling=Poisson(0.01, most=700, units=60000), steps=100).rate
+    0.01
     """
 
     encoder: Encoder
     noise: Noise
-    rate: float
+    sampling: Poisson
     steps: int
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.encoder, Encoder):
-            raise InvalidInput(f"encoder is {self.encoder!r}, not an Encoder.", hint="write for example L2(dim=26010)")
-        if not isinstance(self.noise, Noise):
-            raise InvalidInput(f"noise is {self.noise!r}, not a Noise.", hint="write for example Gaussian(scale=1.1)")
-        rate = positive("rate", self.rate, hint="the rate is expected batch / examples, like 256/60000")
-        if rate > 1:
-            raise InvalidInput(f"rate is {self.rate!r}, outside (0, 1].", hint="the rate is expected batch / examples")
-        if rate < _LEAST_RATE:
-            raise InvalidInput(f"rate is {self.rate!r}: no data set is as large.", hint="check batch and examples")
-        self._set(rate=rate, steps=whole("steps", self.steps, least=0, most=_MOST_STEPS))
+    def __init__(
+        self,
+        encoder: Encoder,
+        noise: Noise,
+        rate: float | None = None,
+        steps: int | None = None,
+        *,
+        sampling: Poisson | None = None,
+    ) -> None:
+        if not isinstance(encoder, Encoder):
+            raise InvalidInput(f"encoder is {encoder!r}, not an Encoder.", hint="write for example L2(dim=26010)")
+        if not isinstance(noise, Noise):
+            raise InvalidInput(f"noise is {noise!r}, not a Noise.", hint="write for example Gaussian(scale=1.1)")
+        if (rate is None) == (sampling is None):
+            raise InvalidInput(
+                f"{'neither' if rate is None else 'each'} of rate and sampling is given.",
+                hint="give rate=256/60000, which is short for sampling=Poisson(256/60000), or the latter",
+            )
+        chosen = Poisson(rate) if sampling is None else sampling  # type: ignore[arg-type]
+        if not isinstance(chosen, Poisson):
+            raise InvalidInput(
+                f"sampling is {chosen!r}, which no accountant here bounds.",
+                hint="write Poisson(rate): shuffled passes and batches of a fixed size are other mechanisms",
+            )
+        self._set(encoder=encoder, noise=noise, sampling=chosen)
+        self._set(steps=whole("steps", steps, least=0, most=_MOST_STEPS))
         # where the dimension is open, this is asked when it is filled
-        ball = self.encoder.dim is not None and not self.encoder.image.profiles
-        if ball and not self.noise.rotation_invariant:
+        ball = encoder.dim is not None and not encoder.image.profiles
+        if ball and not noise.rotation_invariant:
             raise Unaccountable(
-                f"the worst case of {type(self.noise).__name__} noise over an L2 ball is not known.",
+                f"the worst case of {type(noise).__name__} noise over an L2 ball is not known.",
                 hint="use Gaussian noise, or an encoder whose image is a profile, like Ranked",
             )
+
+    @property
+    def rate(self) -> float:
+        """The probability with which a unit joins a batch."""
+        return self.sampling.rate
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; `rate` changes that of the sampling."""
+        if "rate" in changes and "sampling" not in changes:
+            changes["sampling"] = self.sampling.replace(rate=changes.pop("rate"))
+        return super().replace(**changes)
+
+    def _parts(self) -> dict[str, tuple[Any, Any]]:
+        found = super()._parts()
+        if self.sampling == Poisson(self.rate):  # texts and hashes have known it by its rate from the first
+            found = {("rate" if name == "sampling" else name): part for name, part in found.items()}
+            found["rate"] = self.rate, MISSING
+        return found
+
+    def __repr__(self) -> str:
+        return f"Mechanism({', '.join(f'{name}={value!r}' for name, (value, _) in self._parts().items())})"
 
     @property
     def hash(self) -> str:
@@ -69,8 +119,11 @@ class Mechanism(Spec):
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""
-        texts = f"encoder = {_quote(repr(self.encoder))}\nnoise = {_quote(repr(self.noise))}\n"
-        return texts + f"rate = {self.rate!r}\nsteps = {self.steps}\n"
+        told = {name: value for name, (value, _) in self._parts().items()}
+        return "".join(
+            f"{name} = {_quote(repr(value)) if isinstance(value, Spec) else repr(value)}\n"
+            for name, value in told.items()
+        )
 
     @classmethod
     def from_toml(cls, text: str) -> Mechanism:
@@ -87,10 +140,14 @@ class Mechanism(Spec):
             raise ParseError(
                 f"the text is not TOML: {error}.", hint="write encoder, noise, rate and steps, one a line"
             ) from None
-        if set(table) != {"encoder", "noise", "rate", "steps"}:
-            raise ParseError(f"the TOML has the keys {sorted(table)}.", hint="it needs encoder, noise, rate and steps")
+        if set(table) - {"rate", "sampling"} != {"encoder", "noise", "steps"} or len(table) != 4:
+            raise ParseError(
+                f"the TOML has the keys {sorted(table)}.", hint="it needs encoder, noise, steps, and rate or sampling"
+            )
         encoder, noise = parse(str(table["encoder"]), Encoder), parse(str(table["noise"]), Noise)
-        return cls(encoder, noise, table["rate"], table["steps"])
+        if "rate" in table:
+            return cls(encoder, noise, table["rate"], table["steps"])
+        return cls(encoder, noise, steps=table["steps"], sampling=parse(str(table["sampling"]), Poisson))
 
 
 Mechanisms = tuple[Mechanism, ...]
@@ -102,12 +159,30 @@ def as_mechanisms(mechanisms: Mechanism | Sequence[Mechanism]) -> Mechanisms:
     return (mechanisms,) if isinstance(mechanisms, Mechanism) else tuple(mechanisms)
 
 
-def hash_of(mechanisms: Mechanisms) -> str:
+def hash_of(mechanisms: Iterable[Spec]) -> str:
     """A name for mechanisms in their order: SHA-256 of their canonical form, 16 hex digits.
 
     It lasts: a field with a default that a later version adds changes no name. Change `_CANONICAL` when a default does.
     """
     return hashlib.sha256("\n".join((_CANONICAL, *map(canonical, mechanisms))).encode()).hexdigest()[:16]
+
+
+ADJACENCY = {
+    EXAMPLE: "add/remove one example, Poisson sampling",
+    UNIT: "add/remove one unit with all its examples, Poisson sampling",
+}
+"""What a guarantee is for, by what the sampling draws."""
+
+
+def unit_of(mechanisms: Mechanisms) -> str:
+    """What `mechanisms` draw, "example" or "unit": all the same."""
+    found = {mechanism.sampling.of for mechanism in mechanisms}
+    if len(found) > 1:
+        raise Unaccountable(
+            "some of these mechanisms protect an example, others a unit with all its examples.",
+            hint="account for them apart: the two promises do not add up to one",
+        )
+    return found.pop() if found else EXAMPLE
 
 
 STAMPS = {
@@ -132,7 +207,9 @@ def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What mechanisms promise: (epsilon, delta)-differential privacy for adding or removing one example.
+    """What mechanisms promise: (epsilon, delta)-differential privacy for adding or removing one example, or one unit.
+
+    `adjacency` says which.
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
     how a set of profiles was bounded. `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
@@ -148,7 +225,7 @@ class Guarantee:
     kind: str
     mechanism_hash: str
     basis: str
-    adjacency: str = "add/remove one example, Poisson sampling"
+    adjacency: str = ADJACENCY[EXAMPLE]
     stamps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -163,6 +240,25 @@ class Guarantee:
     def qualification(self) -> str:
         """The stamps in words, in brackets behind a space; empty where there are none."""
         return f" ({'; '.join(STAMPS[name] for name in self.stamps)})" if self.stamps else ""
+
+    def explain(self) -> str:
+        """What this means for one person: four plain sentences, behind one for every stamp.
+
+        The numbers are those that epsilon and delta leave to any test, so they hold for every mechanism with this
+        promise. A run's own trade-off curve gives smaller ones: ``noisette show RUN --statement`` tells these.
+
+        >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").explain().splitlines()[2])
+        If a fair coin had decided whether to use your example, nobody could tell how the coin fell with a chance of
+        more than 73.2%; blind guesses are right with 50%.
+        """
+        told = sentences(
+            self.epsilon,
+            self.delta,
+            lambda alarms: found(self.epsilon, self.delta, alarms),
+            advantage(self.epsilon, self.delta),
+            person=self.adjacency == ADJACENCY[UNIT],
+        )
+        return "\n".join((*cautions(self.stamps), *told))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

@@ -46,6 +46,10 @@ class Spec(ABC):  # noqa: B024 - its leaves have the abstract methods
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[type-var]
 
+    def _parts(self) -> dict[str, tuple[Any, Any]]:
+        """What a text form tells, by name: each value beside its default."""
+        return {field.name: (getattr(self, field.name), field.default) for field in fields(self)}  # type: ignore[arg-type]
+
     def _set(self, **values: Any) -> None:
         """Store canonical values while a frozen dataclass is being built."""
         for name, value in values.items():
@@ -66,8 +70,7 @@ def canonical(value: Any) -> str:
         return f"({', '.join(map(canonical, value))})"
     if not isinstance(value, Spec):
         return repr(value)
-    found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}  # type: ignore[arg-type]
-    told = [f"{name}={canonical(now)}" for name, (now, default) in sorted(found.items()) if now != default]
+    told = [f"{name}={canonical(now)}" for name, (now, default) in sorted(value._parts().items()) if now != default]
     return f"{type(value).__name__}({', '.join(told)})"
 
 

@@ -19,6 +19,7 @@ from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
 from noisette.private import Private
 from noisette.profiles import HalfNormal
 from noisette.spec import whole
+from noisette.trials import Trials
 
 __all__ = ["FEW", "Means", "plan_means", "private_means"]
 
@@ -44,11 +45,20 @@ class Means:
         return guarantee(self.mechanism, delta).stamped(*self.stamps)
 
 
-def plan_means(columns: int, epsilon: float, delta: float, noises: Sequence[Noise] = FEW) -> Mechanism:
+def plan_means(
+    columns: int,
+    epsilon: float,
+    delta: float,
+    noises: Sequence[Noise] = FEW,
+    *,
+    examples: int | None = None,
+    trials: Trials | None = None,
+) -> Mechanism:
     """The mechanism that releases means of `columns` columns with the least mean square error, of those with `noises`.
 
     Every row counts once, so there is nothing to sample: the rate is 1 and there is one step. A row moves the sum by
-    at most 1 in every coordinate. No private number is looked at.
+    at most 1 in every coordinate. No private number is looked at. A delta that promises nothing to a public number of
+    `examples` is refused. With `trials`, the budget is that of a search which chooses by the means.
 
     >>> type(plan_means(5, epsilon=1.0, delta=1e-5).noise).__name__
     'Laplace'
@@ -57,7 +67,8 @@ def plan_means(columns: int, epsilon: float, delta: float, noises: Sequence[Nois
     flat = Ranked(dim=count, profiles=HalfNormal(levels=1), radius=math.sqrt(count))
     if not noises:
         raise InvalidInput("there is no noise to choose from.", hint="give at least one, like [Laplace()]")
-    plans = [calibrate(Mechanism(flat, noise, rate=1.0, steps=1), epsilon, delta) for noise in noises]
+    once = [Mechanism(flat, noise, rate=1.0, steps=1) for noise in noises]
+    plans = [calibrate(one, epsilon, delta, examples=examples, trials=trials) for one in once]
     return min(plans, key=lambda plan: plan.noise.std)
 
 

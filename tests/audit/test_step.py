@@ -57,8 +57,8 @@ def test_more_noise_than_claimed_is_another_law(monkeypatch: pytest.MonkeyPatch)
 def _sampled_twice_as_often(patch: pytest.MonkeyPatch) -> None:
     honest = PoissonSampler.__init__
 
-    def twice(self: Any, examples: int, rate: float, generator: Any) -> None:
-        honest(self, examples, min(1.0, 2 * rate), generator)
+    def twice(self: Any, examples: int, rate: float, *others: Any) -> None:
+        honest(self, examples, min(1.0, 2 * rate), *others)
 
     patch.setattr(PoissonSampler, "__init__", twice)
 

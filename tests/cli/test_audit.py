@@ -18,7 +18,7 @@ SMALL = ("audit", "--encoder", "L2(dim=20)", "--noise", "Gaussian(scale=1.0)", "
 
 def test_an_honest_mechanism(noisette: Command, tmp_path: Path) -> None:
     value = noisette(*SMALL, "--seed", "1", "--json", "--plot", "out.png").json
-    assert set(value) >= {"verdict", "level", "points", "claimed"}
+    assert set(value) >= {"verdict", "level", "points", "claimed", "mechanism", "hash"}
     assert value["verdict"] == "consistent with the claim"
     assert len(value["points"]) == 48
     assert (tmp_path / "out.png").read_bytes().startswith(PNG)

@@ -32,12 +32,15 @@ BASES: dict[str, tuple[str, ...]] = {
     "account": MECHANISM,
     "calibrate": ("--encoder", "L2(dim=9)", "--noise", "Gaussian()", "--rate", "0.1", "--epsilon", "1"),
     "compare": ("--epsilon", "1", "--dim", "5", "--noises", "Gaussian()"),
+    "check": ("noisette.models.convolutional:mnist_cnn",),
     "train": ("recipe.toml",),
     "resume": ("copy/tiny-0001",),
     "show": ("copy/tiny-0001",),
     "predict": ("copy/tiny-0001", "x.npy"),
     "audit": ("--encoder", "L2(dim=3)", "--noise", "Gaussian(scale=2.0)", "--rate", "0.1", "--steps", "50"),
     "data fetch": ("none",),
+    "report": ("copy",),
+    "tune": ("recipe.toml", "--epsilon", "3", "--trials", "1", "--try", "lr=1", "--law", "geometric"),
 }
 """What a command is given beside the option that is tried: as little work as there is."""
 

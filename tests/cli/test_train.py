@@ -21,8 +21,8 @@ from tests.cli.command import Command
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FILES = {
-    "model.pt", "checkpoint.pt", "ledger.jsonl", "metrics.jsonl", "guarantee.json", "recipe.toml", "accuracy.png",
-    "mechanism.toml", "settings.json",
+    "model.pt", "model.safetensors", "checkpoint.pt", "ledger.jsonl", "metrics.jsonl", "guarantee.json", "recipe.toml",
+    "accuracy.png", "mechanism.toml", "settings.json",
 }  # fmt: skip
 SHORT = ("train", "--noise", "Gaussian(scale=10.0)", "--steps", "6", "--evaluations", "3", "--batch", "256")
 

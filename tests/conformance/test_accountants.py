@@ -8,6 +8,7 @@ import pytest
 
 from noisette import L2, Gaussian, Laplace, Mechanism, Ranked, guarantee
 from noisette.account import Accountant, accountants
+from noisette.account.base import accountant
 from noisette.errors import InvalidInput, Unaccountable
 from tests.account.witnesses import DELTA, gaussian_epsilon
 from tests.helpers import refused
@@ -41,7 +42,7 @@ def test_a_ball_needs_a_noise_that_looks_the_same_from_all_sides(name: str) -> N
     ball = Mechanism(L2(dim=4), Gaussian(1.0), rate=1.0, steps=1)
     object.__setattr__(ball, "noise", Laplace(1.0))
     with refused(Unaccountable, f"{name} does not know the worst case"):
-        guarantee((PLAIN, ball), DELTA, name)
+        accountant(name, (PLAIN, ball))
 
 
 def test_who_else_could_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,4 +182,4 @@ def any_law(patch: pytest.MonkeyPatch) -> None:
 
 @fault("delta of 1/N accepted", by(test_accountant.test_delta_must_be_below_one_in_n))
 def any_delta(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(accountant, "check_delta", lambda delta, examples=None: float(delta))
+    patch.setattr(accountant, "check_delta", lambda delta, examples=None, of="example": float(delta))

@@ -75,7 +75,7 @@ def never_empty(patch: pytest.MonkeyPatch) -> None:
 @fault("twice the rate", *_judges())
 def twice_the_rate(patch: pytest.MonkeyPatch) -> None:
     start = PoissonSampler.__init__
-    patch.setattr(PoissonSampler, "__init__", lambda self, n, rate, generator: start(self, n, 2 * rate, generator))
+    patch.setattr(PoissonSampler, "__init__", lambda self, n, rate, *others: start(self, n, 2 * rate, *others))
 
 
 @fault("examples that come in pairs", *_judges())

@@ -4,10 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling
+from tests.faults import (
+    accounting,
+    choosing,
+    disclosure,
+    encoding,
+    entrance,
+    estimators,
+    integrations,
+    layers,
+    ledgers,
+    noise,
+    pages,
+    running,
+    sampling,
+    units,
+)
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (accounting, disclosure, encoding, entrance, layers, ledgers, noise, running, sampling)
+PARTS = (
+    accounting,
+    choosing,
+    disclosure,
+    encoding,
+    entrance,
+    estimators,
+    integrations,
+    layers,
+    ledgers,
+    noise,
+    pages,
+    running,
+    sampling,
+    units,
+)
 """The modules that fill the table."""
 
 LISTED = (
@@ -42,6 +72,16 @@ LISTED = (
     "a LoRA layer whose scaling is missed",
     "a weighted sum in float32 over a whole chunk",
     "copies shared between examples",
+    "sampling examples instead of units",
+    "per_unit ignored",
+    "averaging after encoding",
+    "the cut not paid for",
+    "a cut that always drops the same examples",
+    "K fixed",
+    "all scores shown",
+    "price forgotten",
+    "private score without noise",
+    "winner chosen by test accuracy",
 )
 """The faults that must be in the table, whatever else is."""
 

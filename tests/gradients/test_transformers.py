@@ -179,6 +179,24 @@ def test_dropout_of_adapters() -> None:
     assert not torch.allclose(first, second)
 
 
+@pytest.mark.parametrize("name", ["bert", "vit"])
+def test_dropout_of_fused_attention(name: str) -> None:
+    """It is off while rules are compared with autograd, or they would never agree; and on in training."""
+    model, goal, batch = copy.deepcopy(model_of(name)), GOALS[name], batch_of(name)
+    for module in model.modules():
+        for rate in ("dropout_prob", "attention_dropout"):  # classes of transformers spell it in two ways
+            if hasattr(module, rate):
+                setattr(module, rate, 0.5)
+        if isinstance(module, nn.Dropout):
+            module.p = 0.5
+    model.set_attn_implementation("sdpa")
+    model.train()
+    gradients = Gradients(model, goal)
+    first, second = (next(gradients.chunks(batch)).clone() for _ in range(2))
+    assert gradients.path == "layers"
+    assert not torch.allclose(first, second)
+
+
 @pytest.mark.parametrize("of", [model_of, adapted], ids=["whole", "adapters"])
 @pytest.mark.parametrize("name", GOALS)
 def test_gradient_checkpointing_left_on(name: str, of: Any) -> None:

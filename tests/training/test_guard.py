@@ -72,6 +72,25 @@ def test_gradients_cleared_afterwards_are_fine() -> None:
             p.grad = None
 
 
+def test_a_schedule_that_begins_at_zero_is_fine() -> None:
+    """Nothing moves in the first step, and yet an optimizer has used its gradients."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 3)
+    other = nn.Linear(4, 2)
+    private = begun(model)
+    for _ in private:
+        optimizer.step()
+        warm_up.step()
+        optimizer.zero_grad()
+    lost = begun(other)
+    lost.step()
+    optimizer.step()  # of another model
+    other.zero_grad()
+    with refused(InvalidInput, match="cleared before an optimizer used them"):
+        lost.step()
+
+
 def test_an_optimizer_over_other_parameters_is_refused() -> None:
     model, other = nn.Linear(4, 2), nn.Linear(4, 2)
     private = begun(model)

@@ -94,7 +94,7 @@ def test_neighbours_cannot_be_told_apart(stage: _Stage, options: tuple[str, ...]
     ]
     stage(data, *options)  # keeps the releases
     shown, files = stage(data, *options)
-    assert len(files) == 9
+    assert len(files) == 10
     for other in others:
         told, left = stage(other, *options)
         assert told == shown

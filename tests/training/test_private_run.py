@@ -199,9 +199,9 @@ def test_gradients_are_taken_ahead_and_parameters_restored(monkeypatch: pytest.M
     model, ahead = trainer.model, []
     chunks = Gradients.chunks
 
-    def watched(self: Gradients, *args: Any) -> Any:
+    def watched(self: Gradients, *args: Any, **options: Any) -> Any:
         ahead.append(flat(model.parameters()))
-        return chunks(self, *args)
+        return chunks(self, *args, **options)
 
     monkeypatch.setattr(Gradients, "chunks", watched)
     before: list[torch.Tensor] = []

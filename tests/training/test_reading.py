@@ -466,7 +466,7 @@ def test_what_cannot_be_drawn_from_is_refused() -> None:
     ):
         with refused(InvalidInput, match=r"Endless gives examples in an order of its own.*\n\n.*__getitem__"):
             entrance(Endless())
-        with refused(InvalidInput, match=r"a DataLoader draws batches of its own.*\n\n.*give its data set"):
+        with refused(InvalidInput, match=r"a DataLoader draws batches of its own.*\n\n.*give the data set"):
             entrance(DataLoader(Table()))
         with refused(InvalidInput, match="the data set is empty"):
             entrance(Table.__new__(Empty))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism, Mechanisms
+from noisette.search import Search, Spending, pieces_of
 from noisette.spec import named
 
 __all__ = ["Accountant", "accountant", "accountants"]
@@ -16,18 +17,23 @@ class Accountant(ABC):
     """A bound on epsilon, computed from mechanisms alone.
 
     `name` is what the command line and guarantees call it. Accountants hold nothing: two of one class are the same.
+    `searches` says that it takes a `Search` among the mechanisms; an accountant that does not is never given one.
 
     **Formal guarantees.** For every mechanism that it `supports`, with a certified noise, `epsilon` is an upper bound.
     """
 
     name: ClassVar[str]
+    searches: ClassVar[bool] = False
 
     def supports(self, mechanism: Mechanism) -> bool:
         """Whether the worst case of this kind of step is known to it.
 
-        By default that is so for every profile, and for a ball where the noise looks the same from all sides.
+        By default that is so for every profile, and for a ball where the noise looks the same from all sides. Cut
+        batches are not its business: it is asked for uncut ones, and `noisette.account.cut` adds what the cut costs.
         """
-        return mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
+        return mechanism.sampling.most is None and (
+            mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
+        )
 
     @abstractmethod
     def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
@@ -47,7 +53,7 @@ def accountants() -> dict[str, Accountant]:
     return named(Accountant)
 
 
-def accountant(name: str, mechanisms: Mechanisms) -> Accountant:
+def accountant(name: str, mechanisms: Spending) -> Accountant:
     """The accountant called `name`, if it can account for each of `mechanisms`.
 
     >>> accountant("moments", ())
@@ -59,11 +65,15 @@ def accountant(name: str, mechanisms: Mechanisms) -> Accountant:
     known = accountants()
     if name not in known:
         raise InvalidInput(f"accountant is {name!r}, not known.", hint=f"choose one of {', '.join(known)}")
-    refused = [mechanism for mechanism in mechanisms if not known[name].supports(mechanism)]
+    refused = [mechanism for mechanism in mechanisms if not _supports(known[name], mechanism)]
     if refused:
-        others = [other for other, one in known.items() if all(map(one.supports, mechanisms))]
+        others = [other for other, one in known.items() if all(_supports(one, each) for each in mechanisms)]
         raise Unaccountable(
             f"{name} does not know the worst case of {refused[0]!r}.",
             hint=f"choose one of {', '.join(others)}" if others else "use a noise that others account for",
         )
     return known[name]
+
+
+def _supports(one: Accountant, thing: Mechanism | Search) -> bool:
+    return (one.searches or isinstance(thing, Mechanism)) and all(map(one.supports, pieces_of((thing,))))

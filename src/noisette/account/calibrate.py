@@ -10,7 +10,9 @@ from noisette.account.accountant import check_delta, epsilon
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism
+from noisette.search import Search
 from noisette.spec import positive
+from noisette.trials import Trials
 
 __all__ = ["calibrate"]
 
@@ -28,10 +30,12 @@ def calibrate(
     field: str = "scale",
     accountant: str = "pld",
     examples: int | None = None,
+    trials: Trials | None = None,
 ) -> Mechanism:
     """A copy of `mechanism` whose `field` ("scale", "steps" or "rate") makes it spend at most `epsilon` at `delta`.
 
-    The scale and the rate come within 0.1% of the target epsilon; the steps are the most that the budget allows.
+    The scale and the rate come within 0.1% of the target epsilon; the steps are the most that the budget allows. With
+    `trials`, what keeps the budget is to make so many runs of it and to publish the best one.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(), rate=0.01, steps=100)
@@ -44,7 +48,7 @@ def calibrate(
     delta = check_delta(delta, examples)
     if field not in _FIELDS:
         raise InvalidInput(f"field is {field!r}, not one that can be calibrated.", hint="choose scale, steps or rate")
-    return _FIELDS[field](_Problem(mechanism, target, delta, accountant))
+    return _FIELDS[field](_Problem(mechanism, target, delta, accountant, trials))
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,14 @@ class _Problem:
     target: float
     delta: float
     accountant: str
+    trials: Trials | None
 
     def with_scale(self, scale: float) -> Mechanism:
         return self.mechanism.replace(noise=self.mechanism.noise.replace(scale=scale))
 
     def spent(self, mechanism: Mechanism) -> float:
-        return epsilon((mechanism,), self.delta, self.accountant)
+        spent = mechanism if self.trials is None or mechanism.steps == 0 else Search((mechanism,), self.trials)
+        return epsilon((spent,), self.delta, self.accountant)
 
 
 def _scale(problem: _Problem) -> Mechanism:

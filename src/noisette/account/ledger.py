@@ -16,7 +16,8 @@ from typing import Any, Self
 
 from noisette.account.record import FORMAT, Record, render
 from noisette.errors import InvalidInput, LedgerError
-from noisette.mechanism import Mechanism, in_order
+from noisette.mechanism import Mechanism, in_order, unit_of
+from noisette.search import Search, pieces_of
 from noisette.spec import whole
 
 __all__ = ["Ledger", "read_ledger"]
@@ -85,18 +86,27 @@ class Ledger(Record):
 
     # -- spending --------------------------------------------------------------------------------------------------
 
-    def spend(self, mechanism: Mechanism, steps: int = 1, *, stamps: Iterable[str] = ()) -> None:
-        """Pay for `steps` steps of `mechanism`; they are on disk when this returns.
+    def spend(self, mechanism: Mechanism | Search, steps: int = 1, *, stamps: Iterable[str] = ()) -> None:
+        """Pay for `steps` steps of `mechanism`, or for a whole search; they are on disk when this returns.
 
         `stamps` qualify the run that spends, and from now on the guarantee of the ledger.
         """
         steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
-        _ = mechanism.noise.known_scale, mechanism.encoder.known_dim  # what is open cannot be paid for
+        for piece in pieces_of((mechanism,)):
+            _ = piece.noise.known_scale, piece.encoder.known_dim  # what is open cannot be paid for
+        of, before = unit_of(pieces_of((mechanism,))), pieces_of(self.mechanisms())
+        if before and unit_of(before) != of:
+            raise LedgerError(
+                f"the ledger {self.path} counts what is spent on every {unit_of(before)}, and this is for every {of}: "
+                "the two do not add up.",
+                hint="keep a ledger for each, under another path (--ledger)",
+            )
         with self._one_at_a_time:
-            mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
+            if isinstance(mechanism, Mechanism):
+                mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
             self._pay(mechanism, name, steps, marks)
 
-    def _pay(self, mechanism: Mechanism, name: str, steps: int, marks: tuple[str, ...]) -> None:
+    def _pay(self, mechanism: Mechanism | Search, name: str, steps: int, marks: tuple[str, ...]) -> None:
         if not self.covers(name, steps, marks):
             plan: dict[str, Any] = {"most": steps, "hash": name}
             if marks:

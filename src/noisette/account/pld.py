@@ -12,9 +12,12 @@ import numpy.typing as npt
 
 from noisette.account.base import Accountant
 from noisette.account.curve import Curve, step_curve
+from noisette.account.cut import refuse_cut
 from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
+from noisette.account.selection import Sides, selected, worst
 from noisette.errors import Unaccountable
-from noisette.mechanism import Mechanism, Mechanisms
+from noisette.mechanism import Mechanism
+from noisette.search import Search, Spending, pieces_of
 
 __all__ = ["Pld", "privacy_loss", "privacy_losses"]
 
@@ -31,16 +34,17 @@ class Pld(Accountant):
     """Privacy-loss distributions: tight, and the default."""
 
     name = "pld"
+    searches = True
 
-    def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
+    def epsilon(self, mechanisms: Spending, delta: float) -> float:
         return float(privacy_loss(mechanisms).get_epsilon_for_delta(delta))
 
-    def basis(self, mechanisms: Mechanisms) -> str:
-        return "; ".join(dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in mechanisms))
+    def basis(self, mechanisms: Spending) -> str:
+        return "; ".join(dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in pieces_of(mechanisms)))
 
 
 @lru_cache(maxsize=64)
-def privacy_loss(mechanisms: Mechanisms) -> PrivacyLoss:
+def privacy_loss(mechanisms: Spending) -> PrivacyLoss:
     """The privacy-loss distribution of all `mechanisms`, both directions, as an object of dp_accounting.
 
     >>> from noisette import L2, Gaussian, Mechanism
@@ -53,7 +57,7 @@ def privacy_loss(mechanisms: Mechanisms) -> PrivacyLoss:
     paid = [mechanism for mechanism in mechanisms if mechanism.steps > 0]
     if not paid:
         return privacy_loss_distribution.identity()
-    return next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]])))
+    return _both(*next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]]))))
 
 
 def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[PrivacyLoss]:
@@ -64,22 +68,39 @@ def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[Priva
     >>> [round(loss.get_epsilon_for_delta(1e-5), 2) for loss in privacy_losses(mechanism, [50, 100])]
     [0.43, 0.55]
     """
-    return _composed([mechanism], np.array(steps, dtype=np.int64)[:, None])
+    return (_both(*pair) for pair in _composed([mechanism], np.array(steps, dtype=np.int64)[:, None]))
 
 
-def _composed(paid: Sequence[Mechanism], counts: npt.NDArray[np.int64]) -> Iterator[PrivacyLoss]:
-    """For every row of `counts` (n, K), the losses of so many steps of each mechanism."""
+def _both(removed: Pmf, added: Pmf) -> PrivacyLoss:
     from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
 
-    curves = [step_curve(mechanism.encoder, mechanism.noise) for mechanism in paid]
-    composed = []
-    for direction in (removal, addition):
-        sampled = [direction(curve, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
-        reaches = [sampled_reach(curve.reach, mechanism.rate) for curve, mechanism in zip(curves, paid, strict=True)]
-        parts = _lattice(sampled, reaches, counts.max(axis=0, keepdims=True))
-        composed.append(compose(parts, counts))
-    for removed, added in zip(*composed, strict=True):
-        yield privacy_loss_distribution.PrivacyLossDistribution(removed.to_dp_accounting(), added.to_dp_accounting())
+    return privacy_loss_distribution.PrivacyLossDistribution(removed.to_dp_accounting(), added.to_dp_accounting())
+
+
+def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64]) -> Iterator[tuple[Pmf, Pmf]]:
+    """For every row of `counts` (n, K), the losses of so many steps of each, on removal and on addition."""
+    sides = [_search(one) if isinstance(one, Search) else _step(one) for one in paid]
+    reaches, most = [side.reach for side in sides], counts.max(axis=0, keepdims=True)
+    removed = compose(_lattice([side.removal for side in sides], reaches, most), counts)
+    added = compose(_lattice([side.addition for side in sides], reaches, most), counts)
+    return zip(removed, added, strict=True)
+
+
+def _step(mechanism: Mechanism) -> Sides:
+    """One step of a mechanism."""
+    refuse_cut(mechanism)
+    curve, rate = step_curve(mechanism.encoder, mechanism.noise), mechanism.rate
+    return Sides(removal(curve, rate), addition(curve, rate), sampled_reach(curve.reach, rate))
+
+
+def _search(search: Search) -> Sides:
+    """A search as a whole. An example is in the part that runs are trained on, or in that which gives scores."""
+    groups = [search.runs] if search.score is None else [search.runs, (search.score,)]
+    return worst([selected(search.trials, [_losses(run) for run in group]) for group in groups])
+
+
+def _losses(mechanism: Mechanism) -> tuple[Pmf, Pmf]:
+    return next(_composed([mechanism], np.array([[mechanism.steps]])))
 
 
 def removal(curve: Curve, rate: float) -> Callable[[Array], Array]:

@@ -11,6 +11,7 @@ from scipy import special
 
 from noisette.account.base import Accountant
 from noisette.account.curve import levels_and_counts
+from noisette.account.cut import refuse_cut
 from noisette.account.lattice import Array, log_sum
 from noisette.account.moments import log_moments
 from noisette.encode import Encoder
@@ -66,6 +67,7 @@ def least(candidates: Array) -> float:
 
 def _one_step(mechanism: Mechanism) -> Array:
     """The divergence of a sampled step at each order, the worst over profiles."""
+    refuse_cut(mechanism)
     products = _products(mechanism.encoder, mechanism.noise)
     q = mechanism.rate
     if q == 1:

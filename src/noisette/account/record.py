@@ -9,8 +9,9 @@ from typing import Any
 
 from noisette.account.accountant import guarantee
 from noisette.errors import LedgerError, NoisetteError
-from noisette.mechanism import Guarantee, Mechanism, Mechanisms, in_order
-from noisette.spec import parse, whole
+from noisette.mechanism import Guarantee, Mechanism, in_order
+from noisette.search import Search, Spending
+from noisette.spec import Spec, parse, whole
 
 __all__ = ["FORMAT", "Record", "render"]
 
@@ -24,29 +25,35 @@ class Record:
 
     A ledger has lines of three kinds: the first names its people; a plan says which mechanism is paid for from here on,
     and how many steps a line pays for at most; a payment says how many steps. So a payment that was cut short has a
-    price that is known from the lines before it.
+    price that is known from the lines before it. A search is planned and paid for in the same way, as one step.
 
-    `cut` is None, or how many steps were counted for lines that were cut short, at the most that they can have paid.
+    `time` is when its last line was written. `cut` is None, or how many steps were counted for lines that were cut
+    short, at the most that they can have paid.
     """
 
     def __init__(self) -> None:
         self.data = ""
         self.head = FIRST
+        self.time = ""
         self.size = 0
         self.cut: int | None = None
-        self._mechanisms: dict[str, Mechanism] = {}
+        self._mechanisms: dict[str, Mechanism | Search] = {}
         self._spent: dict[str, int] = {}
         self._stamps: set[str] = set()
         self._heads: set[str] = set()
         self._plan: dict[str, Any] | None = None
 
-    def spent(self, mechanism: Mechanism) -> int:
-        """Steps of `mechanism` paid so far."""
+    def spent(self, mechanism: Mechanism | Search) -> int:
+        """Steps of `mechanism` paid so far; of a search, how often it was paid for."""
         return self._spent.get(mechanism.hash, 0)
 
-    def mechanisms(self) -> Mechanisms:
-        """All that was spent, as mechanisms with the steps that were paid."""
-        return tuple(self._mechanisms[name].replace(steps=steps) for name, steps in self._spent.items())
+    def mechanisms(self) -> Spending:
+        """All that was spent, as mechanisms with the steps that were paid, and searches as often as they were."""
+        found: list[Mechanism | Search] = []
+        for name, steps in self._spent.items():
+            known = self._mechanisms[name]
+            found += [known] * steps if isinstance(known, Search) else [known.replace(steps=steps)]
+        return tuple(found)
 
     @property
     def stamps(self) -> tuple[str, ...]:
@@ -119,6 +126,7 @@ class Record:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoisetteError):
             raise _unfit(name, number) from None
         self.head = _chain(self.head, entry)
+        self.time = str(entry.get("time", ""))
         self.size += len(line)
         self._heads.add(self.head)
 
@@ -129,8 +137,8 @@ class Record:
             self.data = entry["data"]
         elif "most" in entry:
             known = self._mechanisms.get(entry["hash"])
-            mechanism = known if known is not None else parse(entry["mechanism"], Mechanism)
-            if mechanism.hash != entry["hash"]:
+            mechanism = known if known is not None else parse(entry["mechanism"], Spec)
+            if not isinstance(mechanism, Mechanism | Search) or mechanism.hash != entry["hash"]:
                 raise ValueError
             whole("most", entry["most"], least=1)
             self._stamps |= {*in_order(entry.get("stamps", ()))}

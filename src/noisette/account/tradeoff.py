@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from noisette.account.cut import chance_of_a_cut, deltas_with, uncut
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.errors import InvalidInput
-from noisette.mechanism import Mechanism, as_mechanisms
+from noisette.mechanism import Mechanism
+from noisette.search import Search, as_spending
 
 __all__ = ["Tradeoff", "tradeoff"]
 
@@ -53,15 +55,16 @@ class Tradeoff:
         return float(self.deltas[0])
 
 
-def tradeoff(mechanisms: Mechanism | Sequence[Mechanism], points: int = 400) -> Tradeoff:
-    """The trade-off of a mechanism, or of several in order.
+def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], points: int = 400) -> Tradeoff:
+    """The trade-off of a mechanism or a search, or of several in order.
 
     >>> from noisette import L2, Gaussian
     >>> round(tradeoff(Mechanism(L2(dim=9), Gaussian(scale=1.0), rate=1.0, steps=1)).advantage, 4)
     0.3829
     """
-    losses = privacy_loss(as_mechanisms(mechanisms))
+    spending = as_spending(mechanisms)
+    chance, losses = chance_of_a_cut(spending), privacy_loss(uncut(spending))
     never = float(losses.get_delta_for_epsilon(LARGEST_LOSS))  # a chance of losses that no epsilon covers
     top = losses.get_epsilon_for_delta(min(never + 1e-10, 1.0))
     epsilons = np.linspace(0.0, max(float(top), 1e-3), points)
-    return Tradeoff(epsilons, np.asarray(losses.get_delta_for_epsilon(epsilons)))
+    return Tradeoff(epsilons, deltas_with(chance, epsilons, np.asarray(losses.get_delta_for_epsilon(epsilons))))

@@ -18,6 +18,7 @@ from noisette.generator import Generator
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
 from noisette.profiles import ProfileSet
+from noisette.sampling import UNIT
 from noisette.training import make_private
 
 __all__ = ["Array", "Neighbours", "Separation", "in_image", "neighbours", "releases"]
@@ -26,6 +27,7 @@ Array = npt.NDArray[np.float64]
 
 _BEYOND = 8.0  # how far the canary's gradient lies outside the image: clipping must bring it back
 _OTHERS = 2
+_MEMBERS = 30  # examples of a canary that is a unit: more than are taken of it at once
 _NODES = 200
 
 
@@ -33,8 +35,9 @@ _NODES = 200
 class Neighbours:
     """Two data sets that differ in one example: `without` (N - 1, d) and `with_canary` (N, d), float32.
 
-    `base` and `shift` (d,) are what the encoder makes of them when every example takes part: the sum is `base`
-    without the canary and ``base + shift`` with it.
+    Where units are drawn they differ in one unit of many examples, and all others have one each. `base` and `shift`
+    (d,) are what the encoder makes of them when every example takes part: the sum is `base` without the canary and
+    ``base + shift`` with it.
     """
 
     without: Tensor
@@ -47,7 +50,8 @@ def neighbours(mechanism: Mechanism, generator: Generator, *, flip: bool) -> Nei
     """All examples are zero but the canary, which saturates every rank of the worst profile, with random signs.
 
     Micro-batches with `flip`: a second example pulls the group's gradient the other way, so that the canary does not
-    turn nothing into an encoding, but one encoding into its opposite.
+    turn nothing into an encoding, but one encoding into its opposite. A canary that is a unit has many examples, all
+    alike: any of them that was drawn by itself, or not averaged with the others, would move the sum further.
     """
     encoder = mechanism.encoder
     gradient = torch.from_numpy(_BEYOND * encoder.micro_batch * _saturating(encoder, mechanism.noise, generator))
@@ -56,8 +60,9 @@ def neighbours(mechanism: Mechanism, generator: Generator, *, flip: bool) -> Nei
     else:
         others, canary = torch.zeros(_OTHERS, len(gradient)), gradient
     without = others.float()
-    with_canary = torch.cat([without, canary[None].float()])
-    base, moved = (_encoded_sum(encoder, rows) for rows in (without, with_canary))
+    members = _MEMBERS if mechanism.sampling.of == UNIT else 1
+    with_canary = torch.cat([without, canary.float().expand(members, -1)])
+    base, moved = (_encoded_sum(mechanism, rows) for rows in (without, with_canary))
     if not np.any(moved != base):
         raise InvalidInput(
             f"the canary does not move the sum of {encoder!r}.", hint="an encoder that gives zeros cannot be audited"
@@ -88,9 +93,14 @@ def _worst(block: ProfileSet, separation: Separation, scale: float) -> int:
     return int(np.argmax([separation.of(row / scale, block.counts) for row in block.levels]))
 
 
-def _encoded_sum(encoder: Encoder, rows: Tensor) -> Array:
-    groups = torch.zeros(len(rows), dtype=torch.long) if encoder.micro_batch > 1 else None
-    return np.asarray(encoder.encode_sum(rows, groups).unsafe_values().numpy(), dtype=np.float64)
+def _encoded_sum(mechanism: Mechanism, rows: Tensor) -> Array:
+    groups = torch.zeros(len(rows), dtype=torch.long) if mechanism.encoder.micro_batch > 1 else _ids(mechanism, rows)
+    return np.asarray(mechanism.encoder.encode_sum(rows, groups).unsafe_values().numpy(), dtype=np.float64)
+
+
+def _ids(mechanism: Mechanism, rows: Tensor) -> Tensor | None:
+    """Whose `rows` (N, d) are whose, where that counts: all behind the others are the canary's."""
+    return torch.arange(len(rows)).clamp(max=_OTHERS) if mechanism.sampling.of == UNIT else None
 
 
 def in_image(shift: Array, image: Image) -> bool:
@@ -113,7 +123,8 @@ def releases(mechanism: Mechanism, examples: Tensor, steps: int, seed: int | Non
     model = nn.Linear(dim, 1, bias=False, device="meta").to_empty(device="cpu")  # torch's own generator is left alone
     nn.init.zeros_(model.weight)
     targets = torch.zeros(len(examples))
-    private = make_private(model, _output, (examples, targets), mechanism.replace(steps=steps), seed=seed)
+    taken, units = mechanism.replace(steps=steps), _ids(mechanism, examples)
+    private = make_private(model, _output, (examples, targets), taken, units=units, seed=seed)
     for _ in range(steps):
         yield np.asarray(private.step().values.numpy(), dtype=np.float64)
 

@@ -146,7 +146,8 @@ def audit(
 
     "every example": rate 1, noise at a scale where the test sees most. "tiny noise": rate 0.1, so that every batch
     shows who was in it. "as set": the mechanism itself. In all three the steps are those of `make_private`, at the
-    mechanism's own dimension, and the noise is its own law. `progress` is called with steps done and steps in all.
+    mechanism's own dimension, and the noise is its own law. Of a mechanism for units the canary is a whole unit of many
+    examples. `progress` is called with steps done and steps in all.
 
     **Formal guarantees.** A mechanism that keeps its claim is refuted with a probability of at most `level`. A passed
     audit proves nothing.
@@ -210,13 +211,17 @@ def _judged(regime: _Regime, statistic: Statistic, sides: list[_Side], simulatio
 def _regimes(mechanism: Mechanism, seed: int | None) -> Iterator[_Regime]:
     single = mechanism.replace(steps=1, noise=mechanism.noise.replace(scale=mechanism.noise.known_scale))
     draw = Generator(seed, purpose="canary")
+
+    def at(rate: float) -> Mechanism:  # at which a cut would come about more often, and hide more, than as it is set
+        return single.replace(sampling=single.sampling.uncut().replace(rate=rate))
+
     separation = Separation(mechanism.noise)
     pair = neighbours(single, draw, flip=True)
     clear = mechanism.noise.replace(scale=separation.scale_for(pair.shift, _CLEAR))
-    yield _Regime("every example", single.replace(rate=1.0, noise=clear), pair, _always)
+    yield _Regime("every example", at(1.0).replace(noise=clear), pair, _always)
     pair = neighbours(single, draw, flip=False)
     plain = mechanism.noise.replace(scale=separation.scale_for(pair.shift, _PLAIN))
-    yield _Regime("tiny noise", single.replace(rate=0.1, noise=plain), pair, _if_seen)
+    yield _Regime("tiny noise", at(0.1).replace(noise=plain), pair, _if_seen)
     yield _Regime("as set", single, pair, _always if single.rate == 1 else None)
 
 

@@ -17,9 +17,12 @@ import typer
 
 from noisette.cli.account import account_command, calibrate_command, compare_command
 from noisette.cli.audit import audit_command
+from noisette.cli.check import check_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
+from noisette.cli.report import report_command
 from noisette.cli.train import predict_command, resume_command, show_command, train_command
+from noisette.cli.tune import tune_command
 from noisette.errors import InvalidInput, NoisetteError
 
 __all__ = ["app", "main"]
@@ -28,11 +31,14 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command("account")(account_command)
 app.command("calibrate")(calibrate_command)
 app.command("compare")(compare_command)
+app.command("check")(check_command)
 app.command("train")(train_command)
 app.command("resume")(resume_command)
 app.command("show")(show_command)
 app.command("predict")(predict_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
+app.command("tune")(tune_command)
 app.add_typer(data_app, name="data")
 
 

@@ -13,9 +13,13 @@ from noisette.cli.options import (
     DeltaOption,
     EncoderOption,
     ExamplesOption,
+    LawOption,
+    MostOption,
     NoiseOption,
     RateOption,
+    TrialsOption,
     mechanism,
+    trials_given,
 )
 from noisette.cli.output import JsonFlag, emit, log, show, table, tell_cut
 from noisette.errors import InvalidInput
@@ -23,7 +27,9 @@ from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
     from noisette.account.compare import Row
-    from noisette.mechanism import Guarantee, Mechanisms
+    from noisette.mechanism import Guarantee
+    from noisette.search import Spending
+    from noisette.trials import Trials
 
 __all__ = ["account_command", "calibrate_command", "compare_command"]
 
@@ -38,19 +44,30 @@ def account_command(
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = "pld",
     examples: ExamplesOption = None,
+    most: MostOption = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="Account for what this ledger spent instead.")] = None,
+    trials: TrialsOption = None,
+    law: LawOption = "logarithmic",
     plot: _PlotOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """The epsilon of a mechanism, or of all that a ledger has spent."""
+    """The epsilon of a mechanism, of choosing the best of several runs of it, or of all that a ledger has spent."""
     from noisette.account import guarantee, read_ledger, tradeoff
+    from noisette.search import Search
 
+    several = trials_given(trials, law)
+    mechanisms: Spending
+    if ledger is not None and several is not None:
+        raise InvalidInput("a ledger says itself what was searched.", hint="leave --trials out, or --ledger")
     if ledger is not None:
+        if most is not None:
+            raise InvalidInput("a ledger knows where batches were cut.", hint="leave --most out")
         record = read_ledger(ledger)
         tell_cut(record, ledger)
         mechanisms, stamps = record.mechanisms(), record.stamps
     elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
-        mechanisms, stamps = (mechanism(encoder, noise, rate, steps),), ()
+        one = mechanism(encoder, noise, rate, steps, most=most, examples=examples)
+        mechanisms, stamps = (one if several is None else Search((one,), several),), ()
     else:
         raise InvalidInput(
             "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
@@ -61,7 +78,7 @@ def account_command(
         from noisette.report.tradeoff import draw_tradeoff
 
         draw_tradeoff({str(result): tradeoff(mechanisms)}, plot)
-    emit(as_json, _guarantee_json(result, mechanisms), lambda: _show_guarantee(result, mechanisms))
+    _tell(as_json, result, mechanisms, several)
 
 
 def calibrate_command(
@@ -74,23 +91,29 @@ def calibrate_command(
     accountant: AccountantOption = "pld",
     field: Annotated[str, typer.Option("--field", help="What to find: scale, steps or rate.")] = "scale",
     examples: ExamplesOption = None,
+    most: MostOption = None,
+    trials: TrialsOption = None,
+    law: LawOption = "logarithmic",
     as_json: JsonFlag = False,
 ) -> None:
     """The noise scale (or the steps, or the rate) that just keeps a budget."""
     from noisette.account import calibrate, guarantee
+    from noisette.search import Search
 
+    several = trials_given(trials, law)
     with log.status("calibrating"):
         found = calibrate(
-            mechanism(encoder, noise, rate, steps),
+            mechanism(encoder, noise, rate, steps, most=most, examples=examples),
             epsilon,
             delta,
             field=field,
             accountant=accountant,
             examples=examples,
+            trials=several,
         )
-        result = guarantee(found, delta, accountant)
-    value = {**_guarantee_json(result, (found,)), "scale": found.noise.scale}
-    emit(as_json, value, lambda: _show_guarantee(result, (found,)))
+        spent = found if several is None else Search((found,), several)
+        result = guarantee(spent, delta, accountant)
+    _tell(as_json, result, (spent,), several, {"scale": found.noise.scale})
 
 
 def compare_command(
@@ -126,7 +149,31 @@ def compare_command(
     emit(as_json, value, lambda: _show_rows(rows, words))
 
 
-def _guarantee_json(result: Guarantee, mechanisms: Mechanisms) -> dict[str, Any]:
+def _tell(
+    as_json: bool,
+    result: Guarantee,
+    mechanisms: Spending,
+    trials: Trials | None,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """A guarantee; of a search with the epsilon that one of its runs would have, were it the only one."""
+    from noisette.account import guarantee
+    from noisette.search import pieces_of
+
+    value = _guarantee_json(result, mechanisms) | (more or {})
+    if trials is not None:
+        value["epsilon_of_one"] = guarantee(pieces_of(mechanisms), result.delta, result.accountant).epsilon
+        value |= {"trials": trials.mean, "law": trials.name}
+
+    def human() -> None:
+        _show_guarantee(result, mechanisms)
+        if trials is not None:
+            show.print(f"for the best of {trials.mean:g} runs on average; one run alone: {value['epsilon_of_one']:.4g}")
+
+    emit(as_json, value, human)
+
+
+def _guarantee_json(result: Guarantee, mechanisms: Spending) -> dict[str, Any]:
     texts = [repr(one) for one in mechanisms]
     return {
         "epsilon": result.epsilon,
@@ -141,7 +188,7 @@ def _guarantee_json(result: Guarantee, mechanisms: Mechanisms) -> dict[str, Any]
     }
 
 
-def _show_guarantee(result: Guarantee, mechanisms: Mechanisms) -> None:
+def _show_guarantee(result: Guarantee, mechanisms: Spending) -> None:
     show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
     for one in mechanisms:

@@ -33,6 +33,7 @@ def audit_command(
     rate: Annotated[str, typer.Option("--rate", help="Sampling rate; fractions like 256/60000 are fine.")] = "",
     steps: Annotated[int, typer.Option("--steps", help="Steps with and without the canary, in each regime.")] = 2000,
     level: Annotated[float, typer.Option("--level", help="Chance of refuting an honest mechanism.")] = 1e-4,
+    units: Annotated[bool, typer.Option("--units", help="The canary is a whole unit with many examples.")] = False,
     recipe: Annotated[str, typer.Option("--one-run", help="Audit one whole training by this recipe instead.")] = "",
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries of --one-run.")] = 200,
     confidence: Annotated[float, typer.Option("--confidence", help="Confidence of --one-run's bounds.")] = 0.95,
@@ -47,15 +48,15 @@ def audit_command(
     from noisette.recipes import Recipe
 
     if recipe:
-        if plot is not None:
-            raise InvalidInput("an audit of one run has no picture.", hint="leave --plot out")
+        if plot is not None or units:
+            raise InvalidInput("an audit of one run has no picture and no units.", hint="leave --plot and --units out")
         shown, claim = _one_run(Recipe.load(recipe), canaries, confidence, data_root, seed)
         told = shown.to_dict() | {"mechanism": repr(claim), "hash": claim.hash}
         emit(as_json, told, lambda: _show_one_run(shown))
         raise typer.Exit(REFUTED if shown.refuted else 0)
     if not (encoder and noise and rate):
         raise InvalidInput("no mechanism was given.", hint="give --encoder, --noise and --rate, or --one-run RECIPE")
-    audited = mechanism(encoder, noise, rate, 1)
+    audited = mechanism(encoder, noise, rate, 1, units=units)
     with _bar() as bar:
         task = bar.add_task("auditing", total=None)
         found = audit(
@@ -69,7 +70,8 @@ def audit_command(
         from noisette.report.audit import draw_audit
 
         draw_audit(found, f"{audited.noise!r}, rate {audited.rate:.4g}", plot)
-    emit(as_json, found.to_dict(), lambda: _show(found, plot, verbose))
+    told = found.to_dict() | {"mechanism": repr(audited), "hash": audited.hash}
+    emit(as_json, told, lambda: _show(found, plot, verbose))
     raise typer.Exit(REFUTED if found.refuted else 0)
 
 
@@ -134,6 +136,11 @@ def _one_run(
     from noisette.generator import Generator
     from noisette.recipes import Assembly, Seen
 
+    if recipe.unit:
+        raise InvalidInput(
+            "the canaries of an audit of one run are examples, and the recipe is for units.",
+            hint="audit its step: noisette audit --units with --encoder, --noise and --rate",
+        )
     with log.status("loading data and planning the noise") as status:
         made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
         (inputs, targets), classes = made.train, made.data.classes

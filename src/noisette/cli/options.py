@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisette.errors import InvalidInput
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import parse, parse_number
 
 if TYPE_CHECKING:
     from noisette.mechanism import Mechanism
+    from noisette.trials import Trials
 
 __all__ = [
     "AccountantOption",
     "DeltaOption",
     "EncoderOption",
     "ExamplesOption",
+    "LawOption",
+    "MostOption",
     "NoiseOption",
     "RateOption",
+    "TrialsOption",
     "mechanism",
+    "trials_given",
 ]
 
 EncoderOption = Annotated[str, typer.Option("--encoder", help='Such as "Ranked(dim=26010)" or "L2(dim=26010)".')]
@@ -31,11 +38,46 @@ ExamplesOption = Annotated[
     typer.Option("--examples", min=1, help="Public number of examples: a delta of 1/examples or more is refused."),
 ]
 
+TrialsOption = Annotated[
+    int | None, typer.Option("--trials", help="Runs that a search makes on average: the price of choosing the best.")
+]
+LawOption = Annotated[
+    str, typer.Option("--law", help="How the number of runs is drawn: logarithmic, geometric or poisson.")
+]
 
-def mechanism(encoder: str, noise: str, rate: str, steps: int) -> Mechanism:
-    """The mechanism that the options describe."""
+
+def trials_given(trials: int | None, law: str) -> Trials | None:
+    """The law that the options describe; None without a search."""
+    from noisette.trials import trials_of
+
+    return None if trials is None else trials_of(law, trials)
+
+
+MostOption = Annotated[
+    int | None,
+    typer.Option("--most", min=1, help="Batches are cut at this many; needs --examples, and is paid for in epsilon."),
+]
+
+
+def mechanism(
+    encoder: str,
+    noise: str,
+    rate: str,
+    steps: int,
+    *,
+    most: int | None = None,
+    examples: int | None = None,
+    units: bool = False,
+) -> Mechanism:
+    """The mechanism that the options describe; `examples` is how many there are, where batches are cut at `most`."""
     from noisette.encode import Encoder
     from noisette.mechanism import Mechanism
     from noisette.noise import Noise
 
-    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), parse_number(rate), steps)
+    if most is not None and examples is None:
+        raise InvalidInput(
+            "how often a batch is cut depends on how many examples there are.", hint="give --examples with --most"
+        )
+    there = examples if most is not None else None
+    sampling = Poisson(parse_number(rate), most=most, units=there, of=UNIT if units else EXAMPLE)
+    return Mechanism(parse(encoder, Encoder), parse(noise, Noise), steps=steps, sampling=sampling)

@@ -14,13 +14,13 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from noisette.errors import NoisetteError
+from noisette.errors import MissingExtra, NoisetteError
 
 if TYPE_CHECKING:
     from noisette.account.record import Record
     from noisette.features import Progress
 
-__all__ = ["JsonFlag", "emit", "fail", "features_on", "log", "show", "table", "tell_all_taken", "tell_cut"]
+__all__ = ["JsonFlag", "emit", "fail", "features_on", "log", "plotted", "show", "table", "tell_all_taken", "tell_cut"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -51,10 +51,10 @@ def tell_cut(record: Record, path: Path) -> None:
         log.print(f"a line of the ledger {path} was cut short: {counted}")
 
 
-def tell_all_taken(batch: int, examples: int) -> None:
+def tell_all_taken(batch: int, examples: int, of: str = "example") -> None:
     """Say on stderr that a batch cannot be as large as was asked for."""
     if batch > examples:
-        told = f"a batch of {batch} is more than the {examples} training examples"
+        told = f"a batch of {batch} is more than the {examples} training {of}s"
         log.print(f"{told}: every step takes all of them, which is a rate of 1")
 
 
@@ -76,3 +76,13 @@ def table(columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         out.add_row(*row)
     return out
+
+
+def plotted(folder: Path) -> Path | None:
+    """The plot of a run that is done, None where nothing can draw: what was paid for is kept all the same."""
+    try:
+        from noisette.report.accuracy import draw_accuracy
+    except MissingExtra as missing:
+        log.print(f"there is no plot: {missing.sentence} {missing.hint}", markup=False)
+        return None
+    return draw_accuracy(folder)

@@ -13,8 +13,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from noisette.cli.output import JsonFlag, emit, features_on, log, show, tell_all_taken, tell_cut
-from noisette.errors import InvalidInput, ProcessLost
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
+from noisette.cli.tune import JobsOption, RayOption, search_on
+from noisette.errors import InvalidInput, MissingExtra, ProcessLost
 
 if TYPE_CHECKING:
     from noisette.recipes import OpenRun
@@ -40,12 +41,17 @@ def train_command(
     steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
     batch: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of SGD.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum, of optimizers that have one.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Any optimizer of torch.optim, like Adam.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or linear.")] = None,
     averaging: Annotated[float | None, typer.Option(help="Factor of the weights' moving average.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
+    ] = None,
+    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
@@ -67,7 +73,8 @@ def train_command(
     options = chosen.model_options | dict(_option(text) for text in model_option or [])
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
-        momentum=momentum, schedule=schedule, averaging=averaging, model=model, data=data, chunk=chunk,
+        momentum=momentum, optimizer=optimizer, schedule=schedule, averaging=averaging, model=model, data=data,
+        unit=unit, per_unit=per_unit, chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     writer = _writer() if tensorboard else None
@@ -85,14 +92,21 @@ def train_command(
 
 
 def resume_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of a search.")],
     data_root: _RootOption = None,
     tensorboard: _BoardOption = False,
+    jobs: JobsOption = 1,
+    ray: RayOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Go on with a run that was cut off: fresh noise, fresh batches, nothing paid twice."""
+    """Go on with a run or a search that was cut off: fresh noise, fresh batches, nothing paid twice."""
     from noisette.recipes import reopen
 
+    if (run / "search.json").exists():
+        from noisette.selection import go_on
+
+        search_on(run, lambda: go_on(run, jobs=jobs, ray=ray), as_json)
+        return
     writer = _writer() if tensorboard else None
     with _one_voice():
         with log.status("loading") as status:
@@ -101,13 +115,23 @@ def resume_command(
         _work(opened, writer, as_json)
 
 
-def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: JsonFlag = False) -> None:
+def show_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    statement: Annotated[bool, typer.Option("--statement", help="All that people ask for, in words.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """What a run promises, and how good its model is."""
+    if statement:
+        _show_statement(run, as_json)
+        return
     from noisette import files
     from noisette.recipes import points as metrics
+    from noisette.recipes.settings import Settings
 
-    if (run / "settings.json").exists() and not (run / "guarantee.json").exists():
-        raise _no_result(run)
+    if (run / "settings.json").exists():
+        Settings.read(run).example(run)  # or it is private, or not set up
+        if not (run / "guarantee.json").exists():
+            raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
     stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
     named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
@@ -123,17 +147,27 @@ def show_command(run: Annotated[Path, typer.Argument(help="Folder of a run.")], 
     def human() -> None:
         for key, entry in value.items():
             text = (", ".join(entry) or "none") if key.endswith("stamps") else entry
+            if isinstance(entry, dict):
+                text = ", ".join(f"{name} {part}" for name, part in entry.items())
             show.print(Text.assemble((key, "bold"), f" {text}"))
 
     emit(as_json, value, human)
 
 
+def _show_statement(folder: Path, as_json: bool) -> None:
+    from noisette.report.run import Run
+    from noisette.report.statement import Statement
+
+    with log.status("reading the run and its ledger"):
+        statement = Statement(Run.read(folder))
+    tell_cut(statement.run.book, folder / "ledger.jsonl")
+    emit(as_json, statement.to_dict(), lambda: show.print(statement.to_text()))
+
+
 def _no_result(run: Path) -> InvalidInput:
     """What to say of a run that was cut off before its first result."""
     from noisette.account import read_ledger
-    from noisette.recipes.settings import Settings
 
-    Settings.read(run).example(run)  # or it was cut off even before
     record = read_ledger(run / "ledger.jsonl")
     tell_cut(record, run / "ledger.jsonl")
     paid = sum(mechanism.steps for mechanism in record.mechanisms())
@@ -196,7 +230,7 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    tell_all_taken(opened.recipe.batch, opened.examples)
+    tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
     for book in opened.cut:
         tell_cut(book, book.path)
     board = writer(str(opened.folder / "tensorboard")) if writer is not None and opened.processes.first else None
@@ -231,11 +265,9 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
 
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
-    from noisette.report.accuracy import draw_accuracy
-
     if last is None:
         raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
-    picture = draw_accuracy(opened.folder)
+    picture = plotted(opened.folder)
     promise = opened.promise
     value = {
         "run": str(opened.folder),
@@ -253,8 +285,11 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if last.accuracy is not None:
             show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
-        show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
-        show.print(f"plot: {picture}")
+        if picture is None:
+            show.print(f"{opened.folder} holds the model and its ledger")
+        else:
+            show.print(f"{opened.folder} holds the model, its ledger and {picture.name}")
+            show.print(f"plot: {picture}")
 
     emit(as_json, value, human)
 
@@ -290,6 +325,6 @@ def _writer() -> Callable[[str], Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter  # an optional extra
     except ImportError:
-        raise InvalidInput("TensorBoard is not installed.", hint="install the extra noisette[tensorboard]") from None
+        raise MissingExtra.of("TensorBoard", extra="tensorboard") from None
     writer: Callable[[str], Any] = SummaryWriter
     return writer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ class Dataset:
     `train_inputs` is float32 (N, ...): images (N, C, H, W) in [0, 1], or table rows (N, F). `train_targets` is int64
     (N,) with values in 0..classes-1. `test_inputs` and `test_targets` are alike, with M examples, and M may be 0. The
     shapes, N and `classes` count as public; the training examples are private and never printed. Test examples get no
-    protection at all.
+    protection at all. `train_units`, where there are any, has an id for each training example: whose it is.
 
     Inputs may hold NaN or infinity: the gradient of such an example counts as zero, and refusing it here would tell
     that it is there.
@@ -42,6 +42,7 @@ class Dataset:
     test_inputs: Tensor
     test_targets: Tensor
     classes: int
+    train_units: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", whole("classes", self.classes, least=2))
@@ -54,6 +55,11 @@ class Dataset:
                 f"test examples are {_size(self.test_inputs)}, training examples are {_size(self.train_inputs)}.",
                 hint="bring both to one shape",
             )
+
+    @property
+    def sampled(self) -> int:
+        """How many there are of what batches are drawn from: training examples, or units. It is public."""
+        return len(self.train_inputs) if self.train_units is None else len(set(self.train_units))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,7 +97,14 @@ class Dataset:
         return cls(name, inputs, targets, test_inputs, test_targets, classes)
 
     @classmethod
-    def from_csv(cls, path: str | Path, target: str, test_fraction: float = 0.0, bounds: Bounds | None = None) -> Self:
+    def from_csv(
+        cls,
+        path: str | Path,
+        target: str,
+        test_fraction: float = 0.0,
+        bounds: Bounds | None = None,
+        unit: str = "",
+    ) -> Self:
         r"""A data set from a comma-separated table with a header: column `target` is the label, the others are numbers.
 
         Labels are integers or texts; the distinct ones, sorted, become 0..classes-1, so the list of labels is public.
@@ -99,7 +112,8 @@ class Dataset:
         mean and spread are private. Without bounds numbers are taken as they are.
 
         About `test_fraction` of the rows become public test rows. Which ones depends on each row's own text alone, so
-        that one row more or less moves no other row between the two parts.
+        that one row more or less moves no other row between the two parts. Where the column `unit` says whose row it
+        is, it depends on that alone: nobody's rows are in both parts. That column is no feature.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as here:
@@ -108,14 +122,17 @@ class Dataset:
         ...     Dataset.from_csv(file, target="kind")
         Dataset(name='iris', train=2, test=0, shape=(2,), classes=2)
         """
-        rows = table.read(Path(path), target, test_fraction)
+        rows = table.read(Path(path), target, test_fraction, unit)
         held, inputs = rows.held_out, rows.features if bounds is None else scaled(rows.features, rows.columns, bounds)
-        return cls.from_arrays(
+        made = cls.from_arrays(
             Path(path).stem,
             (inputs[~held], rows.labels[~held]),
             (inputs[held], rows.labels[held]),
             classes=len(rows.names),
         )
+        if not unit:
+            return made
+        return replace(made, train_units=tuple(one for one, out in zip(rows.units, held, strict=True) if not out))
 
     @classmethod
     def from_folder(cls, path: str | Path) -> Self:

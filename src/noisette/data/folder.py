@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, MissingExtra
+
+try:
+    from PIL import Image
+except ImportError:
+    raise MissingExtra.of("Pillow", extra="images") from None
 
 __all__ = ["class_names", "read"]
 

@@ -13,8 +13,8 @@ from noisette.errors import InvalidInput
 __all__ = ["load", "people"]
 
 
-def load(name: str, root: str | Path | None = None) -> Dataset:
-    """The data set called `name`.
+def load(name: str, root: str | Path | None = None, unit: str = "") -> Dataset:
+    """The data set called `name`; of a table, the column `unit` may say whose row each is.
 
     ``digits`` and ``breast-cancer`` need no file. ``mnist``, ``fashion-mnist`` and ``cifar10`` are read from `root`,
     otherwise from the environment's NOISETTE_DATA, otherwise from ``./data``, and held to their SHA-256. Your own data
@@ -31,7 +31,7 @@ def load(name: str, root: str | Path | None = None) -> Dataset:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) or known
         forms = ", ".join(form for one in sources().values() for form in one.forms)
         raise InvalidInput(f"there is no data set {name!r}.", hint=f"did you mean {', '.join(near)}? Your own: {forms}")
-    return source.load(rest, data_root(root))
+    return source.load_units(rest, data_root(root), unit) if unit else source.load(rest, data_root(root))
 
 
 def people(name: str) -> str:

@@ -25,7 +25,7 @@ __all__ = ["Table", "read"]
 class Table:
     """Rows of a table: `features` float64 (N, F), `labels` int64 (N,), `held_out` bool (N,).
 
-    `columns` names the F features, `names` the labels.
+    `columns` names the F features, `names` the labels; `units` says whose row each is, where a column does.
     """
 
     features: npt.NDArray[np.float64]
@@ -33,9 +33,10 @@ class Table:
     held_out: npt.NDArray[np.bool_]
     columns: tuple[str, ...]
     names: tuple[str, ...]
+    units: tuple[str, ...] = ()
 
 
-def read(path: Path, target: str, test_fraction: float) -> Table:
+def read(path: Path, target: str, test_fraction: float, unit: str = "") -> Table:
     r"""The table in `path`. Errors name the line and the column at fault, never what stands there.
 
     >>> import tempfile
@@ -49,7 +50,7 @@ def read(path: Path, target: str, test_fraction: float) -> Table:
         raise InvalidInput(f"test_fraction is {test_fraction!r}, outside [0, 1).", hint="use 0.2 for a fifth")
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            return _parse(csv.reader(stream, strict=True), path.name, target, fraction)
+            return _parse(csv.reader(stream, strict=True), path.name, target, fraction, unit)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="check the path") from None
     except (UnicodeDecodeError, csv.Error):
@@ -58,11 +59,12 @@ def read(path: Path, target: str, test_fraction: float) -> Table:
         ) from None
 
 
-def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
+def _parse(lines: Any, file: str, target: str, fraction: float, unit: str) -> Table:
     header = [name.strip() for name in next(lines, [])]
     column = _target_column(header, file, target)
-    columns = header[:column] + header[column + 1 :]
-    features, labels, held_out = array("d"), list[str](), array("b")
+    whose = _unit_column(header, file, target, unit) if unit else None
+    columns = [name for number, name in enumerate(header) if number not in (column, whose)]
+    features, labels, units, held_out = array("d"), list[str](), list[str](), array("b")
     for row in lines:
         if not row:
             continue  # a blank line, most often the last one
@@ -71,9 +73,17 @@ def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
                 f"line {lines.line_num} of {file} has {len(row)} cells where the header has {len(header)}.",
                 hint="quote cells that hold a comma, and fill in missing ones",
             )
-        held_out.append(_held_out(row, fraction))
-        labels.append(row.pop(column).strip())
-        features.extend(_numbers(row, columns, file, lines.line_num))
+        if whose is not None:
+            units.append(row[whose].strip())
+            if not units[-1]:
+                raise InvalidInput(
+                    f"column {unit!r} of {file} does not say whose row line {lines.line_num} is.",
+                    hint="fill it in, with a name of its own where nobody knows better, or drop the row",
+                )
+        held_out.append(_held_out(row if whose is None else units[-1:], fraction))
+        labels.append(row[column].strip())
+        cells = [cell for number, cell in enumerate(row) if number not in (column, whose)]
+        features.extend(_numbers(cells, columns, file, lines.line_num))
     if not labels:
         raise InvalidInput(f"{file} has a header and no row.", hint="give at least one training example")
     names = _names(labels, file, target)
@@ -84,6 +94,7 @@ def _parse(lines: Any, file: str, target: str, fraction: float) -> Table:
         np.array(held_out, dtype=np.bool_),
         tuple(columns),
         names,
+        tuple(units),
     )
 
 
@@ -93,12 +104,26 @@ def _target_column(header: list[str], file: str, target: str) -> int:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InvalidInput(f"{file} has two columns called {twice[0]!r}.", hint="give every column its own name")
-    if target not in header:
-        near = difflib.get_close_matches(target, header, n=3, cutoff=0.4) or header[:8]
-        raise InvalidInput(f"{file} has no column {target!r}.", hint=f"did you mean {', '.join(near)}?")
+    _check_there(header, file, target)
     if len(header) == 1:
         raise InvalidInput(f"{file} has the target column alone.", hint="add columns of numbers to predict it from")
     return header.index(target)
+
+
+def _unit_column(header: list[str], file: str, target: str, unit: str) -> int:
+    _check_there(header, file, unit)
+    if unit == target or len(header) == 2:
+        raise InvalidInput(
+            f"{file} has nothing to predict {target!r} from, where {unit!r} says whose row it is.",
+            hint="choose another column, or add columns of numbers",
+        )
+    return header.index(unit)
+
+
+def _check_there(header: list[str], file: str, name: str) -> None:
+    if name not in header:
+        near = difflib.get_close_matches(name, header, n=3, cutoff=0.4) or header[:8]
+        raise InvalidInput(f"{file} has no column {name!r}.", hint=f"did you mean {', '.join(near)}?")
 
 
 def _numbers(cells: Sequence[str], header: Sequence[str], file: str, line: int) -> list[float]:

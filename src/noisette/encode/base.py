@@ -148,17 +148,18 @@ class Encoder(Spec):
     def encode_sum(self, rows: torch.Tensor, groups: torch.Tensor | None = None) -> Private:
         """The sum of encodings of gradients `rows` (B, d), private.
 
-        With micro-batches, `groups` (B,) is the group each example drew; a group's gradients are summed and divided by
-        the public `micro_batch`, then encoded. All examples of a group must be in one call.
+        With `groups` (B,), each group's gradients are put together, then encoded as one: averaged where they are those
+        of one unit; summed and divided by the public `micro_batch` where each example drew its group. All examples of
+        a group must be in one call.
 
         >>> from noisette import L2
         >>> L2(dim=2).encode_sum(torch.randn(5, 2))
         Private(dim=2)
         """
-        if (groups is None) != (self.micro_batch == 1):
+        if groups is None and self.micro_batch > 1:
             raise InvalidInput(
-                f"micro_batch is {self.micro_batch} and groups are {'missing' if groups is None else 'given'}.",
-                hint="give groups exactly when micro_batch > 1",
+                f"micro_batch is {self.micro_batch} and groups are missing.",
+                hint="give the group that each example drew",
             )
         if groups is not None:
             rows = self._grouped(rows, groups)
@@ -174,8 +175,7 @@ class Encoder(Spec):
             raise InvalidInput(
                 f"groups of shape {tuple(groups.shape)} do not fit.", hint="give one integer for every example"
             )
-        _, index = torch.unique(groups, return_inverse=True)
-        totals = torch.zeros(
-            int(index.max()) + 1 if len(index) else 0, rows.shape[1], dtype=torch.float64, device=rows.device
-        )
-        return totals.index_add_(0, index, reference.finite_rows(rows)) / self.micro_batch
+        _, index, members = torch.unique(groups, return_inverse=True, return_counts=True)
+        totals = torch.zeros(len(members), rows.shape[1], dtype=torch.float64, device=rows.device)
+        totals.index_add_(0, index, reference.finite_rows(rows))
+        return totals / (members[:, None] if self.micro_batch == 1 else self.micro_batch)

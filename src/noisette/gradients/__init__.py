@@ -1,8 +1,16 @@
 """Per-example gradients of any torch module, in chunks, and the check that no example touches another's."""
 
-from noisette.gradients.isolation import own_randomness
+from noisette.gradients.isolation import batch_statistics, own_randomness, without_dropout
 from noisette.gradients.layout import trained_parameters
 from noisette.gradients.losses import Loss
 from noisette.gradients.per_example import Gradients, SlowPath
 
-__all__ = ["Gradients", "Loss", "SlowPath", "own_randomness", "trained_parameters"]
+__all__ = [
+    "Gradients",
+    "Loss",
+    "SlowPath",
+    "batch_statistics",
+    "own_randomness",
+    "trained_parameters",
+    "without_dropout",
+]

@@ -23,7 +23,14 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
 from noisette.gradients.ways import Way, copies_of, fill
 
-__all__ = ["Witness", "made_up", "own_randomness", "refuse_batch_statistics", "without_dropout"]
+__all__ = [
+    "Witness",
+    "batch_statistics",
+    "made_up",
+    "own_randomness",
+    "refuse_batch_statistics",
+    "without_dropout",
+]
 
 _EXAMPLES = 4
 _SMALL = 0.1  # gradients below it are compared as if they were that large: a fitted model leaves rounding errors only
@@ -35,17 +42,29 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 
     >>> refuse_batch_statistics(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)))
     """
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            mixes = module.training or module.running_mean is None
-        else:
-            gathers = isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats
-            mixes = gathers and module.training
-        if mixes:
+    for name, module in batch_statistics(model):
+        if module.training or not _has_statistics(module):
             raise InvalidInput(
                 f"{type(module).__name__} at {name or 'the top'!r} mixes the examples of a batch.",
-                hint="replace it by GroupNorm",
+                hint="replace it by GroupNorm, which noisette.fix(model) does for all of them",
             )
+
+
+def batch_statistics(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Layers that use or gather statistics of the batch when they are trained, by name.
+
+    >>> [name for name, _ in batch_statistics(nn.Sequential(nn.BatchNorm1d(2), nn.InstanceNorm1d(2)))]
+    ['0']
+    """
+    for name, module in model.named_modules():
+        gathers = isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats
+        if gathers or isinstance(module, nn.modules.batchnorm._BatchNorm):
+            yield name, module
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    """Whether a layer that is not in training has anything but the batch to go by."""
+    return getattr(module, "running_mean", None) is not None or not isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 
 def made_up(batch: Batch) -> Iterator[Batch]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from noisette.batch import Batch, change, mapped_over, size
 from noisette.gradients.calls import Call, Calls, Instead, Unfit
 from noisette.gradients.layout import Layout
-from noisette.gradients.objective import Aim
+from noisette.gradients.objective import Aim, places
 from noisette.gradients.rules import Rule, find
 from noisette.gradients.sites import Sites, attended, mapped_parameter
 from noisette.gradients.terms import Added, Rows, Term
@@ -40,8 +40,8 @@ class Layers:
 
     def __init__(self, aim: Aim, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
         self._aim, self._layout, self._calls, self._memory = aim, layout, calls, memory
-        everywhere = aim.model.named_parameters(remove_duplicate=False)
-        self._named = {name: p for name, p in everywhere if p.requires_grad}
+        trained = set(layout.parameters)
+        self._named = {name: p for name, p in places(aim.model).items() if isinstance(p, nn.Parameter) and p in trained}
         self._copied: set[nn.Parameter] = set()
         self._rules: dict[nn.Module, Rule] = {}
         self._copy(())
@@ -62,6 +62,12 @@ class Layers:
     def copied(self) -> int:
         """How many numbers of a gradient are those of copies, whose rows are there for all examples at once."""
         return sum(p.numel() for p in self._copied)
+
+    def layers_of_copies(self) -> list[str]:
+        """The layers that hold them, by class and name."""
+        names = (name.rpartition(".")[0] for name, p in self._named.items() if p in self._copied)
+        held = {name: self._aim.model.get_submodule(name) for name in names}
+        return [f"{type(layer).__name__} {name!r}" if name else type(layer).__name__ for name, layer in held.items()]
 
     def rows(self, batch: Batch, out: Tensor) -> None:
         """Fill `out` (B, dim) from a batch of B examples."""

@@ -33,9 +33,11 @@ class Layout:
 
     def __init__(self, model: nn.Module) -> None:
         trainable = _trainable(model)
-        if isinstance(model, torch.jit.ScriptModule | nn.DataParallel | nn.parallel.DistributedDataParallel):
+        wrapped = isinstance(model, torch.jit.ScriptModule)
+        spread = [m for m in model.modules() if isinstance(m, nn.DataParallel | nn.parallel.DistributedDataParallel)]
+        if wrapped or spread:  # Fabric hides the latter inside of a wrapper of its own
             raise InvalidInput(
-                f"{type(model).__name__} cannot be called with other parameters than its own.",
+                f"{type(spread[0] if spread else model).__name__} cannot be called with other parameters than its own.",
                 hint="give the module that it was made from; under torchrun, join() does what it would do",
             )
         if any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules()):

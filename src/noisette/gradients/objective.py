@@ -14,9 +14,12 @@ from torch.func import functional_call
 from noisette.batch import Batch, rows, size, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.losses import Loss, for_one, is_shared
-from noisette.objectives import Alone, Objective
+from noisette.objectives import Alone, Objective, own_loss
 
-__all__ = ["Aim", "Seen", "Supervised", "aim_of"]
+__all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
+
+
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +49,15 @@ class Aim(nn.Module):
     def with_state(self, state: Mapping[str, Tensor], batch: Batch, *, whole: bool = False, tie: bool = True) -> Any:
         """The same with parameters and buffers of the model from `state`; `all_of` a `whole` batch instead.
 
-        A parameter that has two names may come under one of them, unless `tie` is off.
+        A parameter that has two places may come under the first of them, unless `tie` is off.
         """
-        named = {f"model.{name}": value for name, value in state.items()}
-        return functional_call(self, named, (batch, whole), tie_weights=tie)
+        if tie:
+            first = dict[Tensor, str]()
+            named = {name: first.setdefault(held, name) for name, held in places(self.model).items()}
+            state = {name: state[known] for name, known in named.items() if known in state}
+        named_here = {f"model.{name}": value for name, value in state.items()}
+        # not tied by torch: it would fill a module that has two names twice, and leave it with what it filled in first
+        return functional_call(self, named_here, (batch, whole), tie_weights=False)
 
     def forward(self, batch: Batch, whole: bool = False) -> Any:
         """The loss of a batch of one; what is not reduced is summed."""
@@ -88,7 +96,19 @@ class OneByOne(Aim):
     def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
         """Every example, alone."""
         losses = [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
+        if self.given is own_loss:  # written for batches, so that what it makes of one can be compared
+            self._check_share(self.with_state(state, batch), torch.stack(losses))
         return [self._seen(loss) for loss in losses]
+
+    def _check_share(self, whole: Tensor, alone: Tensor) -> None:
+        """Raise where the loss of made-up examples is neither the mean nor the sum of their losses alone."""
+        near = (torch.allclose(whole, one, rtol=_TOLERANCE, atol=_TOLERANCE) for one in (alone.mean(), alone.sum()))
+        if whole.isfinite() and alone.isfinite().all() and not any(near):
+            raise InvalidInput(
+                f"the loss of {type(self.model).__name__} over a batch is not made of the losses of its examples.",
+                hint="a contrastive loss or a balance of experts cannot be had of one example, which is all that is "
+                "shown here; give an objective(model, batch) with one loss for each",
+            )
 
 
 class Supervised(Aim):
@@ -145,6 +165,21 @@ def aim_of(model: nn.Module, given: Loss | Objective) -> Aim:
     if isinstance(given, Alone):
         return OneByOne(model, given)
     return Aim(model, given) if _is_objective(given) else Supervised(model, for_one(given))
+
+
+def places(model: nn.Module) -> dict[str, Tensor]:
+    """Where parameters and buffers are held: tied ones have several places, a module that has two names counts once.
+
+    >>> layer = nn.Linear(2, 2, bias=False)
+    >>> list(places(nn.ModuleDict({"one": layer, "same": layer})))
+    ['one.weight']
+    """
+    return {
+        f"{prefix}.{name}" if prefix else name: held
+        for prefix, module in model.named_modules()
+        for name, held in (*module._parameters.items(), *module._buffers.items())
+        if held is not None
+    }
 
 
 def _is_objective(given: Callable[..., Any]) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from noisette.batch import Batch, change, parts, size
+from noisette.batch import Batch, change, filled, parts, size
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import sums
@@ -25,7 +26,7 @@ from noisette.objectives import Objective
 from noisette.private import Private
 from noisette.spec import whole
 
-__all__ = ["Gradients", "SlowPath"]
+__all__ = ["Gradients", "SlowPath", "Trial"]
 
 _ATTEMPTS = 3
 _FUSED_CHUNK = 256  # examples whose activations are held at a time, where no gradient is
@@ -34,6 +35,14 @@ _LINEAR_CHUNK = 4096  # the same where all layers are Linear, whose activations 
 
 class SlowPath(UserWarning):
     """Gradients are computed one example at a time, because torch.func.vmap cannot map some layer over examples."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How made-up examples were computed, and what stood in the way of the rules, by name of the layer."""
+
+    path: str
+    obstacles: Mapping[str, str]
 
 
 class Gradients:
@@ -61,9 +70,9 @@ class Gradients:
     def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64) -> None:
         self._aim, self._layout = aim_of(model, goal), Layout(model)
         self._chunk = whole("chunk", chunk, least=1)
-        calls = Calls(model, self._aim.given)
-        self._fast: tuple[Layers, ...] = Layers.candidates(self._aim, self._layout, calls)
-        self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, calls) for way in (Vmap, Loop))
+        self._calls = Calls(model, self._aim.given)
+        self._fast = self._candidates()
+        self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
 
     @property
@@ -95,8 +104,10 @@ class Gradients:
         """The path that the next chunk is tried on: "layers", "vmap" or "loop"."""
         return type(self._ways()[0]).__name__.lower()
 
-    def chunks(self, batch: Batch) -> Iterator[Tensor]:
+    def chunks(self, batch: Batch, *, alike: bool = False) -> Iterator[Tensor]:
         """Gradients of the examples of a batch, in order: rows (b, dim), b <= chunk.
+
+        With `alike`, whatever computes them is given as many examples each time, and what was added is left out.
 
         Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
         what is needed from them before asking for the next chunk.
@@ -107,9 +118,9 @@ class Gradients:
         True
         """
         self._check(batch)
-        return self._stream(batch)
+        return self._stream(batch, alike)
 
-    def encoded_sum(self, encoder: Encoder, batch: Batch) -> Private:
+    def encoded_sum(self, encoder: Encoder, batch: Batch, *, alike: bool = False) -> Private:
         """The sum of encodings of the gradients of a batch, private.
 
         Where the native kernel knows every layer and the encoder, gradients are encoded as they are computed, and none
@@ -130,7 +141,7 @@ class Gradients:
             total = None
         if total is None:
             total = self.zeros()
-            for rows in self.chunks(batch):
+            for rows in self.chunks(batch, alike=alike):
                 total += encoder.encode_sum(rows).unsafe_values()
         return Private(total)
 
@@ -157,6 +168,34 @@ class Gradients:
 
         >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
         """
+        self._tried(batch)
+
+    def trial(self, batch: Batch) -> Trial:
+        """`check`, and how the made-up examples are computed then: what a run would find out, without a private one.
+
+        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).trial((torch.randn(2, 3), torch.tensor([0, 1])))
+        Trial(path='layers', obstacles={})
+        """
+        made, obstacles = self._tried(batch), dict[str, str]()
+        rows = self._layout.rows(size(made))
+        with torch.enable_grad(), without_dropout(self.model, self.device):
+            for way in () if self._fast else self._candidates():
+                try:
+                    way.rows(made, rows)
+                    obstacles[self._culprit(None)] = "its rules give other gradients than autograd"
+                except Exception as error:  # noqa: BLE001 - whatever a model raises under vmap
+                    obstacles[self._culprit(error)] = str(error).partition("\n")[0].partition(". ")[0]
+            slow = self._fill(made, rows)
+        if slow is not None:
+            obstacles.setdefault(slow, "torch.func.vmap cannot run it")
+        for way in self._fast[:1]:
+            if sums.at_a_time(way.copied) < _FUSED_CHUNK:
+                many = f"every example gets a copy of {way.copied:,} parameters that no rule knows"
+                obstacles[", ".join(way.layers_of_copies())] = many
+        return Trial(self.path, obstacles)
+
+    def _tried(self, batch: Batch) -> Batch:
+        """The made-up examples that the model could run, on which it was checked."""
         self._check(batch)
         *others, last = made_up(batch)
         with torch.enable_grad(), without_dropout(self.model, self.device):
@@ -169,8 +208,12 @@ class Gradients:
                 except Exception:  # noqa: BLE001 - these may be no labels, tokens or lengths; others may
                     continue
             else:
-                self._fast = self._confirmed(last)
+                made, self._fast = last, self._confirmed(last)
         self._trusted = self._modes()
+        return made
+
+    def _candidates(self) -> tuple[Layers, ...]:
+        return Layers.candidates(self._aim, self._layout, self._calls)
 
     def _confirmed(self, batch: Batch) -> tuple[Layers, ...]:
         """The fast ways that are right on the examples of a batch; raises where the model mixes examples.
@@ -217,17 +260,19 @@ class Gradients:
         if self._trusted != self._modes():
             self.check(batch)
 
-    def _stream(self, batch: Batch) -> Iterator[Tensor]:
+    def _stream(self, batch: Batch, alike: bool) -> Iterator[Tensor]:
         self._trust(batch)
-        for part in parts(batch, min(self._chunk, sums.at_a_time(self.dim))):
-            rows = self._layout.rows(size(part))
-            slow = self._fill(part, rows)
+        most = min(self._chunk, sums.at_a_time(self.dim))
+        for part in parts(batch, most):
+            count = size(part)
+            rows = self._layout.rows(most if alike else count)
+            slow = self._fill(filled(part, most) if alike else part, rows)
             if slow is not None:
                 warnings.warn(
                     SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
                     stacklevel=2,
                 )
-            yield rows
+            yield rows[:count]
 
     def _ways(self) -> tuple[Way, ...]:
         return (*self._fast, *self._general)
@@ -258,11 +303,11 @@ class Gradients:
                 return culprit if isinstance(way, Loop) else None
         raise AssertionError("the last way either returns or raises")
 
-    def _culprit(self, error: BaseException) -> str:
+    def _culprit(self, error: BaseException | None) -> str:
         """The innermost module that was running, by class and name: shapes and values in the error are private."""
         names = {module: name for name, module in self.model.named_modules()}
         found: nn.Module = self.model
-        trace = (error.__cause__ or error).__traceback__
+        trace = None if error is None else (error.__cause__ or error).__traceback__
         while trace is not None:
             owner = trace.tb_frame.f_locals.get("self")
             found = owner if isinstance(owner, nn.Module) and owner in names else found

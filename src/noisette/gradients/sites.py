@@ -147,7 +147,8 @@ def attended(query: Tensor, key: Tensor, value: Tensor, *args: Any, **given: Any
         return whole
 
     def run(*args: Any, **given: Any) -> Tensor:
-        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+        # modes around the call still decide, as the one that switches dropout off does
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]), torch._C._EnableTorchFunction():
             found = F.scaled_dot_product_attention(*args, **given)
         return torch.unflatten(found, 0, (count, -1)) if inner else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
 from collections.abc import Callable
@@ -36,6 +37,9 @@ _MOST_PARAMETERS = 100_000_000
 def build(name: str, dataset_shape: tuple[int, ...], classes: int, /, *, seed: int = 0, **options: Any) -> nn.Module:
     """The model called `name` for examples of `dataset_shape` (without the leading N) in `classes` classes.
 
+    A `name` like ``my_package.nets:Net`` is that class or function of yours. Of ``classes``, ``inputs`` (their number)
+    and ``shape`` it is given those that it takes, beside `options`.
+
     Initial weights are public, so they come from `seed` alone: the same on every machine, whatever was drawn before,
     and with torch's own generators left as they were.
 
@@ -47,10 +51,7 @@ def build(name: str, dataset_shape: tuple[int, ...], classes: int, /, *, seed: i
       (3): Linear(in_features=32, out_features=10, bias=True)
     )
     """
-    if name not in _MODELS:
-        near = difflib.get_close_matches(name, _MODELS, n=1, cutoff=0.4) or list(_MODELS)
-        raise InvalidInput(f"there is no model {name!r}.", hint=f"did you mean {', '.join(near)}?")
-    function, wanted = _MODELS[name]
+    function, wanted = (_imported(name), None) if ":" in name else _bundled(name)
     shape = tuple(dataset_shape)
     if wanted is not None and not _fits(shape, wanted):
         others = [other for other, (_, size) in _MODELS.items() if size is None or _fits(shape, size)]
@@ -72,6 +73,31 @@ def build(name: str, dataset_shape: tuple[int, ...], classes: int, /, *, seed: i
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(whole("seed", seed, least=0, most=2**64 - 1))
         return function(**given, **options)
+
+
+def _bundled(name: str) -> tuple[Callable[..., nn.Module], tuple[int | str, ...] | None]:
+    if name not in _MODELS:
+        near = difflib.get_close_matches(name, _MODELS, n=1, cutoff=0.4) or list(_MODELS)
+        raise InvalidInput(
+            f"there is no model {name!r}.",
+            hint=f"did you mean {', '.join(near)}? One of your own is called package.module:Name",
+        )
+    return _MODELS[name]
+
+
+def _imported(path: str) -> Callable[..., nn.Module]:
+    """The class or function behind an import path like ``my_package.nets:Net``, which makes a module."""
+    module, _, name = path.partition(":")
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"the model {path!r} cannot be imported ({type(error).__name__}).",
+            hint="write package.module:Name, of a package that is installed or on PYTHONPATH",
+        ) from error
+    if not callable(found):
+        raise InvalidInput(f"{path!r} makes no model.", hint="name a class or function that returns a torch module")
+    return found
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:

@@ -18,6 +18,7 @@ from noisette.data import Dataset
 from noisette.denoise import Denoiser
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
+from noisette.recipes.optimizers import optimizer_of
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
 from noisette.training import Trainer, make_private
@@ -61,10 +62,9 @@ class Assembly:
         return self.data.test_inputs, self.data.test_targets
 
     def plan(self, examples: int | None = None) -> Mechanism:
-        """The recipe's mechanism for this model and a public number of `examples`, by default those at hand."""
-        return self.recipe.mechanism(
-            trained_parameters(self.model), len(self.data.train_inputs) if examples is None else examples
-        )
+        """The recipe's mechanism for this model and a public number of `examples`, or units: by default all at hand."""
+        there = self.data.sampled if examples is None else examples
+        return self.recipe.mechanism(trained_parameters(self.model), there)
 
     def trainer(
         self,
@@ -81,12 +81,14 @@ class Assembly:
             self.loss,
             data,
             mechanism,
+            units=self.data.train_units,
+            per_unit=recipe.per_unit,
             denoiser=parse(recipe.denoiser, Denoiser),
             ledger=ledgers,
             chunk=min(recipe.chunk, len(data[0])),
             seed=seed,
         )
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+        optimizer = optimizer_of(recipe, self.model)
         total = private.total
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.factor(step, total))
         return Trainer(private, optimizer, scheduler, averaging=recipe.averaging)

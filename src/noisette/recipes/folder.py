@@ -28,20 +28,21 @@ from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
 from noisette.training import Processes
 
-__all__ = ["load", "new_folder", "reopen", "start"]
+__all__ = ["alone", "load", "new_folder", "reopen", "start"]
 
-_WRITTEN = ("checkpoint.pt", "model.pt", "guarantee.json", "metrics.jsonl", "accuracy.png")
+_WRITTEN = ("checkpoint.pt", "model.pt", "model.safetensors", "guarantee.json", "metrics.jsonl", "accuracy.png")
 """What a run writes again and again, beside its ledger."""
 
 
-def new_folder(root: Path, name: str, contents: Mapping[str, str]) -> Path:
+def new_folder(root: Path, name: str, contents: Mapping[str, str | bytes]) -> Path:
     """A new folder NAME-0001, NAME-0002, ... below `root`, which appears with `contents` in it, or not at all."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         (beside := root / f".{name}.{os.urandom(8).hex()}.new").mkdir()
         try:
-            for file, text in contents.items():
-                files.write(beside / file, text.encode())
+            for file, content in contents.items():
+                (beside / file).parent.mkdir(parents=True, exist_ok=True)
+                files.write(beside / file, content.encode() if isinstance(content, str) else content)
             for number in range(1, 10000):
                 folder = root / f"{name}-{number:04d}"
                 if not os.path.lexists(folder) and _renamed(beside, folder):
@@ -109,7 +110,7 @@ def start(
         opened = reopen(folder, progress=progress)
         opened.resume()
         return opened
-    with _alone(folder, processes):
+    with alone(folder, processes):
         try:
             return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
         except BaseException:
@@ -122,7 +123,9 @@ def start(
             raise
 
 
-def reopen(folder: Path, *, data_root: Path | None = None, progress: Progress | None = None) -> OpenRun:
+def reopen(
+    folder: Path, *, data_root: Path | None = None, seed: int | None = None, progress: Progress | None = None
+) -> OpenRun:
     """The run in `folder`, to be gone on with. What is missing or damaged is found before anything is written.
 
     A run that was killed while it was set up has spent nothing, and is set up now.
@@ -134,6 +137,10 @@ def reopen(folder: Path, *, data_root: Path | None = None, progress: Progress | 
     recipe, settings = Recipe.from_toml(texts[0], folder / "recipe.toml"), Settings.of(folder, texts[1])
     if data_root is not None:
         settings = replace(settings, data_root=str(data_root))
+    if settings.search == "winner":
+        raise InvalidInput(
+            f"the run in {folder} was chosen by a search, and is complete.", hint=f"see noisette show {folder}"
+        )
     if processes.first:
         if settings.ready:
             if not (folder / "ledger.jsonl").exists():
@@ -142,14 +149,14 @@ def reopen(folder: Path, *, data_root: Path | None = None, progress: Progress | 
         metrics.read(folder)
         _check_writable(folder)
     if settings.ready:
-        return OpenRun(folder, recipe, settings, progress=progress)
-    with _alone(folder, processes):
-        return OpenRun(folder, recipe, settings, progress=progress)
+        return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
+    with alone(folder, processes):
+        return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
 
 
 @contextmanager
-def _alone(folder: Path, processes: Processes) -> Iterator[None]:
-    """Inside, no other process sets up the run in `folder`. One that dies gives its place back by that."""
+def alone(folder: Path, processes: Processes, doing: str = "setting up the run") -> Iterator[None]:
+    """Inside, no other process is `doing` that in `folder`. One that dies gives its place back by that."""
     if not processes.first:
         yield
         return
@@ -159,7 +166,7 @@ def _alone(folder: Path, processes: Processes) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InvalidInput(
-                f"another process is setting up the run in {folder}.", hint="wait for it to end, then try again"
+                f"another process is {doing} in {folder}.", hint="wait for it to end, then try again"
             ) from None
         yield
     finally:

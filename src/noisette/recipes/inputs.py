@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from noisette import data as datasets
 from noisette import files
 from noisette.data import Dataset
 from noisette.data.files import cache_folder
 from noisette.features import Features, Fixed, Progress, cached, learnt
+from noisette.recipes.held_out import parted
 from noisette.recipes.recipe import Recipe
 from noisette.spec import parse
 
@@ -18,11 +21,15 @@ __all__ = ["Seen", "map_of"]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A data set as the model sees it, the `shape` of one example before that, and the map that was made of images."""
+    """A data set as the model sees it, the `shape` of one example before that, and the map that was made of images.
+
+    `held` has the inputs (M, ...) and targets (M,) of training examples that the recipe holds out, which are private.
+    """
 
     data: Dataset
     shape: tuple[int, ...]
     fixed: Fixed | None = None
+    held: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def of(
@@ -35,9 +42,9 @@ class Seen:
         >>> Seen.of(Recipe.load("digits")).data
         Dataset(name='digits', train=1437, test=360, shape=(1, 8, 8), classes=10)
         """
-        data = datasets.load(recipe.data, root)
+        data = datasets.load(recipe.data, root, recipe.unit)
         if not recipe.features:
-            return cls(data, data.shape)
+            return cls(data, data.shape)._parted(recipe)
         cache = cache_folder()
         if kept is None:
             fixed = learnt(parse(recipe.features, Features), data.shape, cache, progress)
@@ -45,7 +52,13 @@ class Seen:
             fixed = map_of(recipe, data.shape, kept)
         train = cached(fixed, data.train_inputs, cache, progress)
         test = cached(fixed, data.test_inputs, cache, progress) if len(data.test_inputs) else train[:0]
-        return cls(replace(data, train_inputs=train, test_inputs=test), data.shape, fixed)
+        return cls(replace(data, train_inputs=train, test_inputs=test), data.shape, fixed)._parted(recipe)
+
+    def _parted(self, recipe: Recipe) -> Seen:
+        if not recipe.held_out:
+            return self
+        data, held = parted(self.data, recipe.held_out)
+        return replace(self, data=data, held=held)
 
     def save(self, folder: Path) -> None:
         """Keep the map with the run."""

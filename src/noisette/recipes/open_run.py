@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import safetensors.torch
 import torch
 
 from noisette import files
@@ -22,8 +24,10 @@ from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
 from noisette.training import Processes, accuracy
 
-__all__ = ["OpenRun"]
+__all__ = ["OpenRun", "check_device"]
 
+_PARTS = ("noisette", "torch", "dp-accounting")
+"""Packages whose versions are told with a promise."""
 _AT_ONCE = 20
 """Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
 
@@ -47,9 +51,9 @@ class OpenRun:
         progress: Progress | None = None,
     ) -> None:
         self.folder, self.recipe, self.settings, self.processes = folder, recipe, settings, Processes.current()
-        _check_device(settings.device)
+        check_device(settings.device)
         root = Path(settings.data_root) if settings.data_root is not None else None
-        seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
+        self.seen = seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
         self.assembly = Assembly(recipe, seen.data, settings.device)
         plan = _plan(folder, self.assembly) if self.processes.first else ""
         with files.naming(folder / "mechanism.toml"):
@@ -78,8 +82,8 @@ class OpenRun:
 
     @property
     def examples(self) -> int:
-        """The number of training examples, which is public."""
-        return len(self.assembly.data.train_inputs)
+        """The number of training examples, or of units where these are drawn, which is public."""
+        return self.assembly.data.sampled
 
     def resume(self) -> int:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
@@ -127,9 +131,14 @@ class OpenRun:
         if not self.processes.first:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
-        files.save(self.folder / "model.pt", self.trainer.evaluated.state_dict())
+        weights = self.trainer.evaluated.state_dict()
+        files.save(self.folder / "model.pt", weights)
+        # copies, because the format has no tied weights; no code can hide in it, and tools of every kind read it
+        copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        files.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
+        promise |= {"examples": self.examples, "versions": {name: importlib.metadata.version(name) for name in _PARTS}}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
             promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
@@ -189,13 +198,15 @@ def _plan(folder: Path, assembly: Assembly) -> str:
     return plan
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> str:
+    """`device`, where torch can compute on it."""
     try:
         torch.zeros(1, device=device).item()
     except Exception:  # noqa: BLE001 - every kind of device that is not there fails in its own way
         raise InvalidInput(
             f"torch cannot compute on {device!r} here.", hint="use cpu, or cuda where there is one"
         ) from None
+    return device
 
 
 def _check_own(ledger: Ledger, mechanism: Mechanism) -> None:

@@ -21,15 +21,27 @@ from noisette.features import Features
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
 from noisette.recipes.budgets import between, check_budgets
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import line, parse, positive, real, whole
+from noisette.trials import Trials
 
-__all__ = ["Recipe", "names"]
+__all__ = ["WORDS", "Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features")
-_WHOLE = {"batch": 10**12, "chunk": 10**9, "evaluations": 10**9, "model_seed": 2**64 - 1, "steps": 10**9}
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer", "unit")
+_WHOLE = {
+    "batch": 10**12,
+    "chunk": 10**9,
+    "evaluations": 10**9,
+    "model_seed": 2**64 - 1,
+    "per_unit": 10**9,
+    "steps": 10**9,
+}
 """Whole numbers and the most that they may be: beyond it no run would ever end."""
 _NAME = re.compile(r"\w[\w. -]{0,99}")
 _LARGEST_RATE = 1e6
+WORDS = ("name", "curator", "use", "domain", "access")
+"""What only people know about a model, and may write below [statement]."""
+_LONGEST = 2000
 
 
 @dataclass(frozen=True)
@@ -39,8 +51,16 @@ class Recipe:
     `features`, where given, is a spec of fixed features that the model is trained on in place of the images. `budgets`
     holds settings for some values of epsilon; another epsilon gets settings between those of its neighbours.
 
+    `model` is a name, or the import path of your own, like ``my_package.nets:Net``. `optimizer` is any of torch.optim
+    by name, with `optimizer_options`; `momentum` is for those that have one.
+
+    `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
+    at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
+    no run is trained on, so that a search can choose by them.
+
     `batch` is the expected batch size; `schedule` is "constant" or "linear" (to zero over the run); `averaging` above 0
-    evaluates an exponential moving average of the weights.
+    evaluates an exponential moving average of the weights. `statement` has what only people know, for statements and
+    pages about the run: the name of what is made, its curator, its use, whose data it is made of, who has access.
     """
 
     name: str
@@ -61,8 +81,14 @@ class Recipe:
     evaluations: int = 20
     model_seed: int = 0
     features: str = ""
+    optimizer: str = "SGD"
+    unit: str = ""
+    per_unit: int = 8
+    held_out: float = 0.0
     model_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
+    statement: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
@@ -80,6 +106,8 @@ class Recipe:
             raise InvalidInput(f"lr is {self.lr:g}: no weight is as large.", hint="rates of interest are below 100")
         if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
+        if not 0 <= real("held_out", self.held_out) < 1:
+            raise InvalidInput("held_out is outside [0, 1).", hint="0.2 is a usual share")
         if self.schedule not in ("constant", "linear"):
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
         parse(self.encoder, Encoder)
@@ -103,9 +131,15 @@ class Recipe:
                 "model_options are not a table of options of the model.",
                 hint="write them below [model_options]; the seed of its weights is model_seed",
             )
+        if not isinstance(self.optimizer_options, dict) or {"lr", "momentum"} & set(self.optimizer_options):
+            raise InvalidInput(
+                "optimizer_options are not a table of further options of the optimizer.",
+                hint="write them below [optimizer_options]; lr and momentum have lines of their own",
+            )
         if not isinstance(self.budgets, list) or not all(isinstance(row, dict) for row in self.budgets):
             raise InvalidInput("the budgets of the recipe are not tables.", hint="write each of them below [[budgets]]")
         check_budgets(self.budgets)
+        _check_words(self.statement)
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -160,16 +194,20 @@ class Recipe:
             )
         return type(self)(**table)
 
-    def mechanism(self, dim: int, examples: int) -> Mechanism:
-        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`."""
+    def mechanism(self, dim: int, examples: int, trials: Trials | None = None) -> Mechanism:
+        """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`, or units.
+
+        With `trials`, its epsilon is that of choosing the best of so many runs.
+        """
         rate = min(1.0, self.batch / examples)
         encoder = parse(self.encoder, Encoder)
         encoder = encoder if encoder.dim is not None else encoder.replace(dim=dim)
-        mechanism = Mechanism(encoder, parse(self.noise, Noise), rate, self.steps or 1)
+        sampling = Poisson(rate, of=UNIT if self.unit else EXAMPLE)
+        mechanism = Mechanism(encoder, parse(self.noise, Noise), steps=self.steps or 1, sampling=sampling)
         if self.epsilon is None:
             return mechanism
         unknown = "scale" if self.steps is not None else "steps"
-        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples)
+        return calibrate(mechanism, self.epsilon, self.delta, field=unknown, examples=examples, trials=trials)
 
     def factor(self, step: int, total: int) -> float:
         """What the schedule multiplies the learning rate with at `step` of `total`."""
@@ -178,6 +216,19 @@ class Recipe:
     def every(self, total: int) -> int:
         """Steps from one evaluation to the next."""
         return -(-total // self.evaluations)
+
+
+def _check_words(statement: Any) -> None:
+    if not isinstance(statement, dict):
+        raise InvalidInput("the statement of the recipe is not a table.", hint="write it below [statement]")
+    for name, text in statement.items():
+        if name not in WORDS:
+            near = difflib.get_close_matches(name, WORDS, n=1, cutoff=0.4) or WORDS
+            raise InvalidInput(f"the statement has an unknown {name!r}.", hint=f"did you mean {', '.join(near)}?")
+        if len(line(name, text)) > _LONGEST:
+            raise InvalidInput(
+                f"{name} of the statement has {len(text)} characters.", hint=f"say it in {_LONGEST:,} or fewer"
+            )
 
 
 def names() -> list[str]:

@@ -20,7 +20,8 @@ _MOST = 10**8
 class Settings:
     """Whose data a run has, where it computes, the shape of an example, and what its results are stamped with.
 
-    `launch` is the torchrun that started it. There is no private value, and no seed. A run writes its settings first of
+    `launch` is the torchrun that started it. `search` is "trial" for a run that a search makes, which is private, and
+    "winner" for the one that it has chosen. There is no private value, and no seed. A run writes its settings first of
     all, and once more when it is set up: only then shape and classes are known, and only then it may pay.
     """
 
@@ -33,6 +34,7 @@ class Settings:
     unsafe: bool = False
     reproducible: bool = False
     launch: str | None = None
+    search: str | None = None
 
     def __post_init__(self) -> None:
         if self.shape is not None or self.classes is not None:
@@ -42,6 +44,8 @@ class Settings:
         for name in ("people", "device", "data_root", "shared", "launch"):
             if getattr(self, name) is not None or name in ("people", "device"):
                 line(name, getattr(self, name))
+        if self.search not in (None, "trial", "winner"):
+            raise InvalidInput("search is neither trial nor winner.", hint="restore the file from a backup")
         for name in ("unsafe", "reproducible"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} is neither true nor false.", hint="restore the file from a backup")
@@ -53,6 +57,11 @@ class Settings:
 
     def example(self, folder: Path) -> tuple[tuple[int, ...], int]:
         """Shape of an example and number of classes; an error where the run in `folder` is not set up yet."""
+        if self.search == "trial":
+            raise InvalidInput(
+                f"the run in {folder} is one of a search, and private.",
+                hint="use the run that the search has chosen: no epsilon covers another one",
+            )
         if self.shape is None or self.classes is None:
             raise InvalidInput(
                 f"the run in {folder} is not set up yet, so nothing was spent.",

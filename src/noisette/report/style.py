@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
-from noisette.errors import InvalidInput
+from noisette.errors import InvalidInput, MissingExtra
 from noisette.files import reason
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+except ImportError:
+    raise MissingExtra.of("matplotlib", extra="plot") from None
 
 __all__ = ["GREY", "INK", "PALETTE", "panels", "save"]
 

@@ -12,25 +12,31 @@ from noisette.account import Ledger
 from noisette.denoise import Denoiser, Identity
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, Loss
-from noisette.mechanism import Mechanism, as_mechanisms
+from noisette.mechanism import Mechanism, Mechanisms, as_mechanisms
 from noisette.objectives import Objective
+from noisette.sampling import UNIT
 from noisette.spec import whole
 from noisette.training.examples import Examples, Held, in_memory
 from noisette.training.plan import with_dim
 from noisette.training.private_run import PrivateRun
 from noisette.training.processes import Processes
 from noisette.training.reading import Read
+from noisette.training.refusing import draws_its_own
 from noisette.training.share import Share
+from noisette.training.units import Units
 
-__all__ = ["make_private"]
+__all__ = ["examples_of", "make_private"]
 
 
+@draws_its_own
 def make_private(
     model: nn.Module,
     goal: Loss | Objective,
     data: Any,
     mechanism: Mechanism | Sequence[Mechanism],
     *,
+    units: Any = None,
+    per_unit: int = 8,
     collate_fn: Callable[[list[Any]], Any] | None = None,
     workers: int = 0,
     denoiser: Denoiser | None = None,
@@ -51,6 +57,10 @@ def make_private(
     trained parameters. Each step is paid in every ledger before it is released; the first ledger is this run's own.
     `seed` makes a run that can be repeated and must not be released.
 
+    With `units`, one id for each example, of any hashable type, it is people who are drawn: the gradients of at most
+    `per_unit` examples of each, chosen at random anew, are averaged and then encoded as one. The guarantee is then for
+    a person with all of their examples, and the mechanism is turned into one that says so.
+
     Under torchrun, inside ``join()``, every process calls this with the same arguments, all of the examples and, in
     process 0 alone, the ledgers; the model of process 0 is copied to all, and each process reads its share of a batch.
     Say `sharded` where each process holds examples of its own: N is then the number of all.
@@ -68,14 +78,14 @@ def make_private(
     mechanisms, gradients = as_mechanisms(mechanism), Gradients(model, goal, chunk=chunk)
     if not mechanisms:
         raise InvalidInput("no mechanism was given.", hint="give at least one Mechanism")
-    mechanisms = tuple(with_dim(one, gradients.dim) for one in mechanisms)
+    mechanisms = tuple(_for_units(with_dim(one, gradients.dim), units is not None) for one in mechanisms)
     for one in mechanisms:
         _ = one.noise.known_scale
     processes = Processes.current()
     expected = max(one.rate for one in mechanisms) / processes.size
     double = gradients.parameters[0].dtype == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
-    examples = _examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
+    examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     gradients.check(examples.like())
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
@@ -86,19 +96,44 @@ def make_private(
     processes.check_device(gradients.device)
     plan = {"mechanism": mechanisms, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
     processes.check_same("give every process the same arguments", **plan)
-    share = Share.agreed(processes, examples, sharded=sharded)
-    if share.examples == 0:
-        raise InvalidInput("the data set is empty.", hint="give at least one example")
-    if sharded and any(one.encoder.micro_batch > 1 for one in mechanisms):
+    if sharded and (units is not None or any(one.encoder.micro_batch > 1 for one in mechanisms)):
         raise InvalidInput(
-            "a micro-batch would have examples of several processes.",
-            hint="give every process all examples, or take micro_batch=1",
+            f"a {'unit' if units is not None else 'micro-batch'} may have examples of several processes.",
+            hint="give every process all examples" + (", or take micro_batch=1" if units is None else ""),
         )
+    people = None if units is None else Units.of(units, len(examples), per_unit)
+    share = Share.agreed(processes, examples, sharded=sharded, units=people)
+    _check_count(share, mechanisms)
     processes.copy_from_first(model.state_dict().values())
     return PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
 
 
-def _examples(
+def _for_units(mechanism: Mechanism, given: bool) -> Mechanism:
+    """`mechanism` for units where they are `given`; an error where it is for them, or cannot be, and they are not."""
+    if not given:
+        if mechanism.sampling.of == UNIT:
+            raise InvalidInput(
+                "the mechanism is for units, and nobody says whose examples are whose.",
+                hint="give units=ids, one id for each example",
+            )
+        return mechanism
+    if mechanism.encoder.micro_batch > 1:
+        raise InvalidInput("micro-batches of units are not known here.", hint="take micro_batch=1: a unit is a group")
+    return mechanism.replace(sampling=mechanism.sampling.replace(of=UNIT))
+
+
+def _check_count(share: Share, mechanisms: Mechanisms) -> None:
+    if share.examples == 0:
+        raise InvalidInput("the data set is empty.", hint="give at least one example")
+    for one in mechanisms:
+        if one.sampling.units is not None and share.sampled > one.sampling.units:
+            raise InvalidInput(
+                f"the cut is accounted for {one.sampling.units} {one.sampling.of}s, and there are {share.sampled}.",
+                hint=f"give Poisson(..., units={share.sampled}), or a public number that is not smaller",
+            )
+
+
+def examples_of(
     data: Any,
     collate_fn: Callable[[list[Any]], Any] | None,
     workers: int,

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from noisette.batch import Batch, as_batch, change, rows, size
 from noisette.errors import InvalidInput
+from noisette.training.refusing import foreign_batches
 
 __all__ = ["Draw", "Examples", "Held", "Index", "Part", "count", "in_memory"]
 
@@ -25,7 +26,10 @@ Part = tuple[Index, Batch]
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A batch that was drawn: for which mechanism of the run, its indices (n,), and groups (n,) where there are any."""
+    """A batch that was drawn: for which mechanism of the run, its indices (n,), and groups (n,) where there are any.
+
+    What is in one group, the examples of a unit or a micro-batch, is encoded as one. Groups ascend.
+    """
 
     which: int
     index: Index
@@ -91,9 +95,7 @@ def in_memory(data: Any, dtype: torch.dtype | None = None) -> Batch | None:
     torch.Size([3, 2])
     """
     if isinstance(data, DataLoader):
-        raise InvalidInput(
-            "a DataLoader draws batches of its own.", hint="give its data set: batches are drawn by Poisson sampling"
-        )
+        raise foreign_batches("a DataLoader")
     if isinstance(data, IterableDataset):
         raise InvalidInput(
             f"{type(data).__name__} gives examples in an order of its own, and Poisson sampling needs any at any time.",

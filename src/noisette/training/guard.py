@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from noisette.errors import InvalidInput
 
@@ -28,6 +32,7 @@ class Guard:
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = tuple(parameters)
         self.on, self._written, self._sums = True, 0, list[float]()
+        self._watch: RemovableHandle | None = None
         alive = weakref.ref(self)
 
         def refuse(parameter: Tensor) -> None:
@@ -46,17 +51,27 @@ class Guard:
     def written(self) -> None:
         """Private gradients have just been written."""
         self._written += 1
-        self._sums = self._places() if self._written <= _FIRST and self._something() else []
+        if self._written <= _FIRST and self._something():
+            self._sums = self._places()
+            self._watch = register_optimizer_step_pre_hook(_noticed(self))
+            weakref.finalize(self, self._watch.remove)
 
     def clear(self) -> None:
         """Let the last gradients go: the memory is needed for the next ones."""
-        self._sums = []
+        self._forget()
         for parameter in self._parameters:
             parameter.grad = None
 
     def rest(self) -> None:
         """The model may be used for anything, until private gradients are written again."""
-        self.on, self._sums = False, []
+        self.on = False
+        self._forget()
+
+    def used_by(self, optimizer: Optimizer) -> None:
+        """An optimizer begins a step: at a learning rate of zero, which schedules warm up from, nothing moves."""
+        moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if self._something() and moved & set(map(id, self._parameters)):
+            self._forget()
 
     def check_used(self) -> None:
         """Raise where the gradients that were written last are gone, and the parameters are where they were."""
@@ -66,9 +81,27 @@ class Guard:
                 hint="call optimizer.step() in the loop, without zero_grad() before it",
             )
 
+    def _forget(self) -> None:
+        self._sums = []
+        if self._watch is not None:
+            self._watch.remove()
+            self._watch = None
+
     def _something(self) -> bool:
         """Whether any gradient is there: a denoiser may leave none."""
         return any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
 
     def _places(self) -> list[float]:
         return [float(p.detach().sum(dtype=torch.float64)) for p in self._parameters]
+
+
+def _noticed(guard: Guard) -> Any:
+    """What is called before every step of any optimizer, for as long as the guard is held."""
+    alive = weakref.ref(guard)
+
+    def notice(optimizer: Optimizer, *_: Any) -> None:
+        found = alive()
+        if found is not None:
+            found.used_by(optimizer)
+
+    return notice

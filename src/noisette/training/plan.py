@@ -8,17 +8,26 @@ from typing import Any
 from torch import nn
 
 from noisette.account import calibrate
+from noisette.account.accountant import check_delta
+from noisette.account.cut import largest_batch
 from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, Noise
+from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import positive, whole
 from noisette.training.examples import count
+from noisette.training.refusing import draws_its_own
+from noisette.training.units import Units
 
 __all__ = ["plan", "with_dim"]
 
 
+_SHARE_OF_THE_CUT = 0.01  # of delta
+
+
+@draws_its_own
 def plan(
     model: nn.Module,
     data: Any,
@@ -30,6 +39,8 @@ def plan(
     epochs: float | None = None,
     encoder: Encoder | None = None,
     noise: Noise | None = None,
+    units: Any = None,
+    cap: bool = False,
 ) -> Mechanism:
     """The mechanism that trains `model` on `data` and spends at most `epsilon` at `delta`.
 
@@ -37,22 +48,33 @@ def plan(
     expected size of a batch; give `steps`, or `epochs` over the data. The encoder's dimension is the number of trained
     parameters and the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
 
+    With `units`, one id for each example, people are drawn and protected with all of their examples: `batch` counts
+    people. With `cap`, no batch is ever larger than the mechanism's ``sampling.most``, chosen so that cutting those
+    that are costs at most a hundredth of delta: memory is then fixed beforehand.
+
     >>> import torch
     >>> found = plan(nn.Linear(4, 2), torch.randn(1000, 4), epsilon=3.0, delta=1e-5, batch=100, epochs=2)
     >>> found.encoder, found.rate, found.steps
     (L2(dim=10, radius=1.0, micro_batch=1), 0.1, 20)
     """
-    examples, size = count(data), whole("batch", batch, least=1)
+    examples, size, of = count(data), whole("batch", batch, least=1), EXAMPLE
+    if units is not None:
+        examples, of = len(Units.of(units, examples, 1)), UNIT
     if size > examples:
         raise InvalidInput(
-            f"a batch of {size} is more than the {examples} examples that there are.",
+            f"a batch of {size} is more than the {examples} {of}s that there are.",
             hint=f"give batch={examples}, which takes all of them in every step, or less",
         )
     if (steps is None) == (epochs is None):
         raise InvalidInput("a plan needs either steps or epochs.", hint="give one of the two")
     taken = whole("steps", steps, least=1) if steps is not None else _steps(epochs, examples, size)
     dim = trained_parameters(model)
-    open_plan = Mechanism(encoder or L2(), noise or Gaussian(), size / examples, taken)
+    sampling = Poisson(size / examples, of=of)
+    if cap:
+        budget = positive("epsilon", epsilon), _SHARE_OF_THE_CUT * check_delta(delta, examples, of)
+        most = largest_batch(sampling.rate, examples, taken, *budget)
+        sampling = sampling.replace(most=most, units=examples)
+    open_plan = Mechanism(encoder or L2(), noise or Gaussian(), steps=taken, sampling=sampling)
     return calibrate(with_dim(open_plan, dim), epsilon, delta, examples=examples)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from noisette.account import Ledger, guarantee
@@ -21,7 +20,8 @@ from noisette.gradients import Gradients, own_randomness
 from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
 from noisette.private import Private, Released
 from noisette.spec import canonical
-from noisette.training.examples import Draw, Examples, Index, Part
+from noisette.training.examples import Draw, Examples, Part
+from noisette.training.gathering import Gathering
 from noisette.training.guard import Guard
 from noisette.training.lookahead import ahead, flat
 from noisette.training.share import Share, draws
@@ -108,7 +108,7 @@ class PrivateRun:
     def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
         """What the steps paid so far promise at `delta`, with the stamps of the run."""
         spent = tuple(m.replace(steps=steps) for m, steps in zip(self.mechanisms, self._paid, strict=True))
-        return guarantee(spent, delta, accountant, examples=self._share.examples).stamped(*self.stamps)
+        return guarantee(spent, delta, accountant, examples=self._share.sampled).stamped(*self.stamps)
 
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
@@ -158,7 +158,7 @@ class PrivateRun:
         denoised, self.state = self.denoiser.update(released, self.state)
         if self.denoiser.lookahead:
             self._previous = flat(self._gradients.parameters)
-        self._gradients.write(denoised.values, over=mechanism.rate * self._share.examples)
+        self._gradients.write(denoised.values, over=mechanism.rate * self._share.sampled)
         return denoised
 
     def _left(self, which: int) -> int:
@@ -188,19 +188,20 @@ class PrivateRun:
         if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
         draw, parts = found
-        encoder, total = mechanism.encoder, None
-        kept: list[tuple[Index, Tensor]] = []
+        encoder, alike = mechanism.encoder, mechanism.sampling.most is not None
+        total, gathering = None, None if draw.groups is None else Gathering(encoder, draw.groups)
         for positions, part in parts:
             batch = change(part, lambda tensor: tensor.to(self._gradients.device, non_blocking=True))
-            if draw.groups is None:
-                mine = self._gradients.encoded_sum(encoder, batch)
+            if draw.groups is None or gathering is None:
+                mine = self._gradients.encoded_sum(encoder, batch, alike=alike)
                 total = mine if total is None else total + mine
-            else:  # a group is encoded as one, so its examples must be at hand
-                rows = torch.cat([rows.clone() for rows in self._gradients.chunks(batch)])
-                kept.append((draw.groups[positions], rows))
-        if kept:
-            groups = torch.from_numpy(np.concatenate([group for group, _ in kept])).to(self._gradients.device)
-            total = encoder.encode_sum(torch.cat([rows for _, rows in kept]), groups)
+                continue
+            taken = 0
+            for rows in self._gradients.chunks(batch, alike=alike):
+                gathering.add(draw.groups[positions[taken : taken + len(rows)]], rows)
+                taken += len(rows)
+        if gathering is not None:
+            total = gathering.total
         return self.processes.total(Private(self._gradients.zeros()) if total is None else total)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,8 @@ from noisette.errors import InvalidInput, NoisetteError, Unreadable
 from noisette.training.examples import Draw, Examples, Index, Part
 
 __all__ = ["Read"]
+
+_TRIM = 32  # batches after which memory is given back: asking the system for it again takes as long as a small step
 
 Collate = Callable[[list[Any]], Any]
 
@@ -78,14 +81,15 @@ class Read(Examples):
         drawn: deque[tuple[Draw, int]] = deque()
         arriving = self._arriving(_Pieces(draws, drawn, self._piece), self._workers)
         waiting: deque[list[Part]] = deque()
-        while True:
+        for number in itertools.count(1):
             if not drawn and (piece := _next(arriving)) is not None:
                 waiting.append(piece)
             if not drawn:
                 return
             draw, count = drawn.popleft()
             yield draw, self._parts(count, waiting, arriving)
-            _give_back()
+            if number % _TRIM == 0:
+                _give_back()
 
     def _arriving(self, pieces: Iterable[list[int]], workers: int) -> Iterator[Any]:
         """Starts to read pieces. A worker that dies shows when its piece is asked for, and not in the middle of a step.

@@ -14,16 +14,17 @@ from noisette.mechanism import Mechanisms
 from noisette.training.examples import Draw, Examples, Held, Index
 from noisette.training.processes import Processes, digest_of
 from noisette.training.sampler import PoissonSampler
+from noisette.training.units import Units
 
 __all__ = ["Share", "draws"]
 
 
 @dataclass(frozen=True)
 class Share:
-    """Part of a batch that is drawn alike on every process, from all `examples` of the run.
+    """Part of a batch that is drawn alike on every process, from all `examples` of the run or all of its `units`.
 
-    Where every process holds all examples, a batch is cut into parts of equal size. Where each holds its own, those
-    from `start` up to `stop` of the whole, it takes what was drawn of them.
+    Where every process holds all examples, a batch is cut into parts of equal size, and no unit is. Where each holds
+    its own, those from `start` up to `stop` of the whole, it takes what was drawn of them.
 
     >>> Share(examples=10, processes=Processes(number=1, size=2)).of(np.array([2, 3, 5, 8]))
     array([5, 8])
@@ -33,12 +34,15 @@ class Share:
     processes: Processes
     start: int = 0
     stop: int | None = None
+    units: Units | None = None
 
     @classmethod
-    def agreed(cls, processes: Processes, examples: Examples, *, sharded: bool) -> Share:
+    def agreed(cls, processes: Processes, examples: Examples, *, sharded: bool, units: Units | None = None) -> Share:
         """The share of this process, after a look at what the others hold: nobody's example may count twice."""
         mine = len(examples)
         held = processes.gathered([mine, _digest(examples) if processes.size > 1 else 0])
+        if units is not None:
+            processes.check_same("give every process the same ids", units=units.numbers.tolist())
         if not sharded:
             other = next((number for number, found in enumerate(held) if found != held[0]), None)
             if other is not None:
@@ -46,7 +50,7 @@ class Share:
                     f"process {other} has other examples than process 0, or has them in another order.",
                     hint="load the same data in the same order everywhere, or say sharded=True if each has its own",
                 )
-            return cls(mine, processes)
+            return cls(mine, processes, units=units)
         seen: dict[int, int] = {}
         for number, (count, digest) in enumerate(held):
             if count and digest and seen.setdefault(digest, number) != number:
@@ -56,6 +60,11 @@ class Share:
                 )
         ends = np.cumsum([count for count, _ in held]).tolist()
         return cls(ends[-1], processes, ends[processes.number] - mine, ends[processes.number])
+
+    @property
+    def sampled(self) -> int:
+        """How many there are of what is drawn: examples, or units."""
+        return self.examples if self.units is None else len(self.units)
 
     def of(self, index: Index) -> Index:
         """This process's part of a batch of global indices, as indices into the examples that it holds."""
@@ -72,15 +81,19 @@ class Share:
 def draws(mechanisms: Mechanisms, left: Sequence[int], share: Share, sampling: Generator) -> Iterator[Draw]:
     """A process's share of a batch for each of the steps that are `left` of every mechanism, drawn when asked for."""
     for which, (mechanism, steps) in enumerate(zip(mechanisms, left, strict=True)):
-        sampler = PoissonSampler(share.examples, mechanism.rate, sampling)
+        sampler = PoissonSampler(share.sampled, mechanism.rate, sampling, mechanism.sampling.most)
         members = mechanism.encoder.micro_batch
-        groups = max(1, round(mechanism.rate * share.examples / members))
+        many = max(1, round(mechanism.rate * share.sampled / members))
         for _ in range(steps):
-            index = sampler.draw()
-            if members == 1:
-                yield Draw(which, share.of(index))
+            drawn = sampler.draw()
+            if share.units is not None:
+                yield Draw(which, *share.of_groups(*share.units.taken(drawn, sampling)))
+            elif members == 1:
+                yield Draw(which, share.of(drawn))
             else:
-                yield Draw(which, *share.of_groups(index, sampler.groups(len(index), groups)))
+                groups = sampler.groups(len(drawn), many)
+                order = np.argsort(groups, kind="stable")
+                yield Draw(which, *share.of_groups(drawn[order], groups[order]))
 
 
 def _digest(examples: Examples) -> int:

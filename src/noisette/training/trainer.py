@@ -19,7 +19,7 @@ from noisette.errors import InvalidInput
 from noisette.spec import whole
 from noisette.training.private_run import PrivateRun
 
-__all__ = ["Progress", "Trainer", "accuracy"]
+__all__ = ["Progress", "Trainer", "accuracy", "check_same"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Trainer:
         averaging: float = 0.0,
     ) -> None:
         self.model, self.private, self.optimizer, self.scheduler = private.model, private, optimizer, scheduler
-        _check_same(optimizer, private)
+        check_same(private, optimizer)
         average = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
         self._average = AveragedModel(self.model, multi_avg_fn=average) if averaging > 0 else None
 
@@ -120,9 +120,10 @@ class Trainer:
         }
 
 
-def _check_same(optimizer: Optimizer, private: PrivateRun) -> None:
-    """Raise where an optimizer would move parameters that get no private gradient, or not move those that do."""
-    moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+def check_same(private: PrivateRun, *optimizers: Optimizer) -> None:
+    """Raise where optimizers would move parameters that get no private gradient, or not move those that do."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    moved = {id(p) for group in groups for p in group["params"] if p.requires_grad}
     if moved != set(map(id, private.parameters)):
         raise InvalidInput(
             "the optimizer is over other parameters than those of the private run.",

@@ -274,10 +274,10 @@ def _everybody_takes_all() -> None:
 def _everybody_draws_alone() -> None:
     """Each process draws a batch of its own and takes its part of that: examples at the cut come twice or never."""
 
-    def alone(sampler: Any, examples: int, rate: float, generator: Generator) -> Any:
+    def alone(sampler: Any, examples: int, rate: float, generator: Generator, *most: Any) -> Any:
         if not hasattr(generator, "own"):
             generator.own = Generator(dist.get_rank(), purpose="sampling")  # type: ignore[attr-defined]
-        return sampler(examples, rate, generator.own)  # type: ignore[attr-defined]
+        return sampler(examples, rate, generator.own, *most)  # type: ignore[attr-defined]
 
     plant_before("PoissonSampler", alone)
 
@@ -309,7 +309,7 @@ def _refusals(size: int, work: Callable[[int], Any], folder: Path) -> list[str]:
         ("other examples", lambda process: {"order": process}),
         ("process 1 has other examples", lambda process: {"count": 40 - process}),
         ("processes 0 and 1 have the same examples", lambda process: {"sharded": True}),
-        ("a micro-batch would have examples", lambda process: {"sharded": True, "order": process, "micro": 2}),
+        ("a micro-batch may have examples", lambda process: {"sharded": True, "order": process, "micro": 2}),
         ("the data set is empty", lambda process: {"count": 0}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from noisette.data.base import Dataset
+from noisette.errors import InvalidInput
 from noisette.spec import named
 
 __all__ = ["Source", "sources"]
@@ -25,6 +26,13 @@ class Source(ABC):
     @abstractmethod
     def load(self, rest: str, root: Path) -> Dataset:
         """The data set; files that are looked for by name are in `root`."""
+
+    def load_units(self, rest: str, root: Path, unit: str) -> Dataset:  # noqa: ARG002
+        """The data set, with whose examples are whose: `unit` is the column that tells."""
+        raise InvalidInput(
+            f"the data set {self.name!r} has no columns, so {unit!r} cannot say whose examples are whose.",
+            hint="leave --unit out, or give make_private(units=ids) in a script of your own",
+        )
 
     def people(self, rest: str) -> str:  # noqa: ARG002
         """A name for the people in it, the same for all that is asked of one file."""

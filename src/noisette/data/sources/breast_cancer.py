@@ -8,6 +8,7 @@ from noisette.data.base import Dataset
 from noisette.data.bounds import Bounds, scaled
 from noisette.data.sources.base import Source
 from noisette.data.sources.digits import every_fifth
+from noisette.errors import MissingExtra
 
 __all__ = ["BOUNDS", "BreastCancer"]
 
@@ -45,7 +46,10 @@ class BreastCancer(Source):
     name = "breast-cancer"
 
     def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
-        from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - scikit-learn takes a second to import
+        try:
+            from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - scikit-learn takes a second to import
+        except ImportError:
+            raise MissingExtra.of("scikit-learn", extra="sklearn") from None
 
         bunch = load_breast_cancer()
         rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)

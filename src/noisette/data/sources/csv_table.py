@@ -22,6 +22,10 @@ class CsvTable(Source):
         path, target, fraction = self._parts(rest)
         return Dataset.from_csv(path, target, fraction, beside(Path(path)))
 
+    def load_units(self, rest: str, root: Path, unit: str) -> Dataset:  # noqa: ARG002
+        path, target, fraction = self._parts(rest)
+        return Dataset.from_csv(path, target, fraction, beside(Path(path)), unit)
+
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from noisette.data.base import Dataset
 from noisette.data.sources.base import Source
+from noisette.errors import MissingExtra
 
 __all__ = ["Digits", "every_fifth"]
 
@@ -28,7 +29,10 @@ class Digits(Source):
     name = "digits"
 
     def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
-        from sklearn.datasets import load_digits  # noqa: PLC0415 - scikit-learn takes a second to import
+        try:
+            from sklearn.datasets import load_digits  # noqa: PLC0415 - scikit-learn takes a second to import
+        except ImportError:
+            raise MissingExtra.of("scikit-learn", extra="sklearn") from None
 
         bunch = load_digits()
         images = (bunch.images / 16).astype(np.float32)[:, None]  # sixteen grey levels

@@ -1,0 +1,111 @@
+"""What it costs to cut batches that came out too large: exactly how often that happens, paid for in delta.
+
+A cut run and one that is not cut are the same until a batch comes out larger than `most`, which has a chance of at
+most the binomial tail in every step. So, whatever the noise, delta grows by that chance times (1 + e^epsilon): once for
+the data set on the left of the inequality, once for its neighbour on the right. The page on theory has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette.errors import Unaccountable
+from noisette.mechanism import Mechanism
+from noisette.sampling import Poisson
+from noisette.search import Spending
+
+__all__ = ["chance_of_a_cut", "cut_chance", "deltas_with", "epsilon_with", "largest_batch", "refuse_cut", "uncut"]
+
+_UP = 1 + 1e-9  # beyond the error of the tail in floats
+_LEAST = 1e-300  # what a float can no longer tell counts as this much
+_MOST_TRIES = 200
+_OVERSHOT = 1e-7  # relative, of epsilon, so that the search ends on the safe side
+
+
+def cut_chance(sampling: Poisson) -> float:
+    """The chance that one batch is cut, from above: of a data set with one unit more than `units`, the neighbour.
+
+    >>> cut_chance(Poisson(0.01)), cut_chance(Poisson(0.01, most=61, units=60))
+    (0.0, 0.0)
+    >>> round(cut_chance(Poisson(0.5, most=2, units=2)), 6)  # three of three
+    0.125
+    """
+    if sampling.most is None or sampling.units is None or sampling.most > sampling.units:
+        return 0.0
+    return _tail(sampling.most, sampling.units, sampling.rate)
+
+
+def _tail(most: int, units: int, rate: float) -> float:
+    """The chance that more than `most` of `units` + 1 join, from above."""
+    from scipy.special import betainc  # noqa: PLC0415 - imported where it is used
+
+    return min(1.0, max(_LEAST, _UP * float(betainc(most + 1, units - most + 1, rate)))) if most <= units else 0.0
+
+
+def chance_of_a_cut(spending: Spending) -> float:
+    """The chance that any batch of all steps of `spending` is cut, from above; in a search none is."""
+    return sum(one.steps * cut_chance(one.sampling) for one in spending if isinstance(one, Mechanism))
+
+
+def uncut(spending: Spending) -> Spending:
+    """The same with batches as large as they come out, of whatever is drawn: what an accountant knows."""
+    return tuple(one.replace(sampling=Poisson(one.rate)) if isinstance(one, Mechanism) else one for one in spending)
+
+
+def refuse_cut(mechanism: Mechanism) -> None:
+    """Raise where somebody asks an accountant directly, who would leave the cut out."""
+    if mechanism.sampling.most is not None:
+        raise Unaccountable(
+            "the losses of one step do not tell what it costs to cut batches.", hint="ask guarantee, or tradeoff"
+        )
+
+
+def deltas_with(
+    chance: float, epsilons: npt.NDArray[np.float64], deltas: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The `deltas` (n,) at `epsilons` (n,) of runs that are cut with at most that `chance`."""
+    if chance == 0:
+        return deltas
+    with np.errstate(over="ignore"):
+        return np.asarray(np.minimum(1.0, deltas + chance * (1 + np.exp(epsilons))))
+
+
+def epsilon_with(chance: float, delta: float, epsilon: Callable[[float], float]) -> float:
+    """The epsilon at `delta` of runs that are cut with at most that `chance`; infinite where there is none.
+
+    `epsilon` gives that of runs that are not cut, at any delta. What is returned, e, has ``epsilon(left) <= e`` for
+    ``left = delta - chance * (1 + exp(e))``, so that it holds; it is the least such, but for a part in ten million.
+
+    >>> epsilon_with(0.0, 1e-5, lambda delta: 2.0), epsilon_with(1e-5, 1e-5, lambda delta: 2.0)
+    (2.0, inf)
+    """
+    found = epsilon(delta)
+    if chance == 0:
+        return found
+    for _ in range(_MOST_TRIES):
+        claimed = found * (1 + _OVERSHOT)
+        left = delta - chance * (1 + math.exp(claimed)) if claimed < 700 else 0.0
+        if not left > 0:
+            return math.inf
+        found = epsilon(left)
+        if found <= claimed:
+            return claimed
+    return math.inf
+
+
+def largest_batch(rate: float, units: int, steps: int, epsilon: float, delta: float) -> int:
+    """The least `most` for which cutting `steps` batches of `units` units costs at most `delta`, at `epsilon`.
+
+    >>> largest_batch(0.01, units=60000, steps=1000, epsilon=3.0, delta=1e-7)
+    773
+    """
+    allowed = delta / (steps * (1 + math.exp(epsilon)))
+    low, high = 0, units + 1  # nothing is ever cut at units + 1, and everything at 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _tail(middle, units, rate) <= allowed else (middle, high)
+    return high

@@ -1,0 +1,102 @@
+"""What every private estimator has: a budget, bounds that are public, a ledger, and an epsilon when it is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+
+from noisette.account import Ledger
+from noisette.errors import InvalidInput
+from noisette.mechanism import Guarantee
+from noisette.spec import whole
+
+__all__ = ["Array", "PrivateEstimator", "Range", "Scale", "tensor"]
+
+Array = npt.NDArray[Any]
+Range = tuple[Any, Any]
+"""The least and the largest value: two numbers for all columns, or two sequences with one for each."""
+
+
+class Scale:
+    """Public bounds of F columns, which bring them to [-1, 1]; what lies outside is cut off.
+
+    `middle` and `half` are (F,): a value x becomes (x - middle) / half.
+
+    >>> Scale((0.0, [120.0, 4.0]), "bounds", columns=2).rows(np.array([[60.0, 9.0]])).tolist()
+    [[0.0, 1.0]]
+    """
+
+    def __init__(self, bounds: Range | None, name: str, *, columns: int) -> None:
+        if bounds is None:
+            raise InvalidInput(
+                f"{name} are missing, and those of the data are private.",
+                hint=f"give {name}=(low, high) from what is known beforehand, as numbers or with one for each column",
+            )
+        try:
+            low, high = (np.broadcast_to(np.asarray(one, dtype=np.float64), (columns,)) for one in bounds)
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"{name} do not fit {columns} columns.",
+                hint=f"give {name}=(low, high), each a number or {columns} of them",
+            ) from None
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.half = (high - low) / 2
+            self.middle = low + self.half
+        if not np.all(self.half > 0) or not np.all(np.isfinite(self.half)):
+            raise InvalidInput(f"{name} are not a range.", hint="give finite numbers, the low ones below the high ones")
+        self.low, self.high = low, high
+
+    def rows(self, values: Array) -> Array:
+        """Values (N, F) in units of half the bounds, float64, within [-1, 1]."""
+        return np.asarray((np.clip(values, self.low, self.high) - self.middle) / self.half)
+
+
+class PrivateEstimator(BaseEstimator):
+    """The parameters that all private estimators share, and `epsilon_` when they are fitted.
+
+    A ledger is given by its path, so that an estimator can be cloned, saved and sent to another process, and each of
+    its copies pays into the same file.
+    """
+
+    epsilon: float
+    delta: float
+    bounds: Range | None
+    ledger: str | Path | None
+    people: str | None
+    random_state: int | None
+
+    guarantee_: Guarantee
+
+    @property
+    def epsilon_(self) -> float:
+        """What this fit has spent by itself. The ledger knows what all fits on the same people have."""
+        return self.guarantee_.epsilon
+
+    def _seed(self) -> int | None:
+        if self.random_state is None:
+            return None
+        return whole("random_state", self.random_state, least=0)
+
+    @contextmanager
+    def _books(self) -> Iterator[tuple[Ledger, ...]]:
+        """The ledger of the people, open; none where none is given."""
+        if self.ledger is None:
+            yield ()
+            return
+        path = Path(self.ledger)
+        if self.people is None and not path.exists():
+            raise InvalidInput(f"there is no ledger {path} yet.", hint="give people='...', any public name for them")
+        with Ledger(path, data=self.people) as book:
+            yield (book,)
+
+
+def tensor(values: Array) -> torch.Tensor:
+    """Values as float32, which is what models are trained in."""
+    return torch.from_numpy(np.ascontiguousarray(values)).float()

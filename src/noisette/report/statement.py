@@ -1,0 +1,219 @@
+"""The statement of a run: every fact that people ask for, once, for text, page and model card alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from noisette.meaning import ALARMS, cautions, chance, percent, rounded_up, sentences
+from noisette.recipes.recipe import WORDS
+from noisette.report.run import Run
+
+__all__ = ["NOT_STATED", "Fact", "Section", "Statement"]
+
+NOT_STATED = "not stated"
+
+Fact = tuple[str, str]
+"""A label and what is said."""
+
+UNPROTECTED = (
+    "What the model has learnt about people in general, and may say about anyone, in the data or not.",
+    "The number of training examples, the number of classes and the names of the labels.",
+    "The architecture, the settings of the training, and how they were chosen.",
+    "The test examples, on which accuracy is measured without noise.",
+    "How long the training took, how much memory it used, and the low bits of numbers: timing and floating-point "
+    "attacks are outside of the promise.",
+)
+"""What the promise does not cover, whatever the run."""
+
+
+_SEVERAL = "People with several examples: the promise is for one example, and weakens with every further one."
+_GROUPS = (
+    "Groups: the promise is for one person, and weakens with every further one who is looked for together with them."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Facts under a title."""
+
+    key: str
+    title: str
+    facts: tuple[Fact, ...]
+
+
+class Statement:
+    """What can be said of a finished run, from its files alone.
+
+    `cautions` come before everything else; `meaning` has four sentences for one person.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        promise, curve = run.promise, run.curve
+        self.words = {name: run.recipe.statement.get(name) or NOT_STATED for name in WORDS}
+        self.cautions = cautions(promise.stamps)
+        self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage, person=run.person)
+        self.tests = tuple((f"{alarms:.0%}", percent(run.found(alarms))) for alarms in ALARMS)
+        self.unprotected = (*UNPROTECTED, _GROUPS if run.person else _SEVERAL)
+        self.sections = (
+            Section("about", "The model", self._about()),
+            Section("promise", "The promise", self._promise()),
+            Section("data", "The data", self._data()),
+            Section("training", "The training", self._training()),
+            Section("spending", "All that was spent", self._spending()),
+            Section("evidence", "What it rests on", self._evidence()),
+        )
+
+    def section(self, key: str) -> Section:
+        """The section called `key`."""
+        return next(section for section in self.sections if section.key == key)
+
+    @property
+    def epsilon(self) -> str:
+        """Epsilon as it is shown, rounded up."""
+        return rounded_up(self.run.promise.epsilon)
+
+    @property
+    def kind(self) -> str:
+        """How sure the epsilon is, in words."""
+        if self.run.promise.kind == "bound":
+            return "a bound: proved, with every error of its computation on the safe side"
+        return "an estimate: good for exploring, not for a promise to people"
+
+    def _about(self) -> tuple[Fact, ...]:
+        run, right = self.run, self.run.accuracy
+        return (
+            ("Name", self.words["name"]),
+            ("Curator", self.words["curator"]),
+            ("Intended use", self.words["use"]),
+            ("Access", self.words["access"]),
+            ("Finished", run.date),
+            ("Model", f"{run.recipe.model} with {run.mechanism.encoder.known_dim:,} trained parameters"),
+            (
+                "Test accuracy",
+                "not measured: no test part" if right is None else f"{right:.2%} on public test examples",
+            ),
+        )
+
+    def _promise(self) -> tuple[Fact, ...]:
+        promise = self.run.promise
+        return (
+            ("Epsilon", f"{self.epsilon} (rounded up from {promise.epsilon!r})"),
+            ("Delta", f"{promise.delta:g}: {chance(promise.delta)}"),
+            ("How sure", self.kind),
+            ("Stamps", ", ".join(promise.stamps) or "none"),
+            ("Privacy unit", "one person with all their examples" if self.run.person else "one example"),
+            ("Neighbouring data", promise.adjacency),
+            ("Trust", "central: the curator sees the examples, everybody else sees what is released"),
+            ("Release", "one model; the promise covers every noisy gradient of its training as well"),
+        )
+
+    def _data(self) -> tuple[Fact, ...]:
+        run = self.run
+        people = () if run.people == run.data else (("People", run.people),)
+        return (
+            ("Domain", self.words["domain"]),
+            ("Data set", run.data),
+            *people,
+            (
+                "People to train on" if run.person else "Training examples",
+                "not recorded" if run.examples is None else f"{run.examples:,} (public)",
+            ),
+            (
+                "Examples of a person",
+                f"any number, of which a step takes {run.recipe.per_unit} at most"
+                if run.person
+                else "one; the promise is weaker for somebody with more",
+            ),
+        )
+
+    def _training(self) -> tuple[Fact, ...]:
+        recipe, mechanism, most = self.run.recipe, self.run.mechanism, self.run.mechanism.sampling.most
+        after = [f"denoiser {recipe.denoiser}"] if recipe.denoiser != "Identity()" else []
+        after += [f"moving average of the weights, factor {recipe.averaging:g}"] if recipe.averaging else []
+        features = (("Features", f"{recipe.features}, fixed without private data"),) if recipe.features else ()
+        return (
+            (
+                "Sampling",
+                f"Poisson: every {'person' if self.run.person else 'example'} enters every step by an own draw",
+            ),
+            *(() if most is None else (("Largest batch", f"{most:,}; what the cut costs is in delta"),)),
+            ("Expected batch", f"{recipe.batch:,}, a rate of {mechanism.rate:.6g}"),
+            ("Steps", f"{mechanism.steps:,}"),
+            ("Encoder", repr(mechanism.encoder)),
+            ("Noise", f"{mechanism.noise!r} on the sum of a step"),
+            *features,
+            ("Learning", f"rate {recipe.lr:g}, momentum {recipe.momentum:g}, schedule {recipe.schedule}"),
+            ("Post-processing", "; ".join(after) or "none"),
+        )
+
+    def _spending(self) -> tuple[Fact, ...]:
+        run, spent = self.run, self.run.spent
+        facts: tuple[Fact, ...] = (
+            ("This run", f"epsilon {self.epsilon} for {run.mechanism.steps:,} steps")
+            if run.search is None
+            else ("This run", f"epsilon {self.epsilon} for the whole search that chose it"),
+        )
+        if run.book.cut is not None:
+            facts += (("Lines cut short", f"counted as {run.book.cut} steps, the most that they can have paid"),)
+        if spent is None:
+            told = "this run has a ledger of its own; what other runs spent on the same people is not in it"
+        else:
+            value = (
+                "no finite epsilon can be shown" if spent.epsilon is None else f"epsilon {rounded_up(spent.epsilon)}"
+            )
+            marks = f" ({', '.join(spent.stamps)})" if spent.stamps else ""
+            when = "when this run ended" if spent.steps is None else f"for {spent.steps:,} steps{_and(spent.searches)}"
+            told = f"{value}{marks} at delta {run.recipe.delta:g} {when}, all runs of the ledger together"
+        return (*facts, ("These people", told), ("Tuning", self._tuning()))
+
+    def _tuning(self) -> str:
+        """What the ledger says of a search for settings."""
+        if (search := self.run.search) is not None:
+            by = "a public score" if search.score is None else "a noisy score on examples that no run is trained on"
+            return (
+                f"chosen by {by} from {search.trials.mean:g} runs on average, whose number was drawn by the "
+                f"{search.trials.name} law; the epsilon covers the whole search"
+            )
+        return "the ledger has no search; choosing settings by results on the same people is not counted"
+
+    def _evidence(self) -> tuple[Fact, ...]:
+        run, promise = self.run, self.run.promise
+        audited = run.audited
+        return (
+            ("Accountant", f"{promise.accountant} ({promise.basis})"),
+            ("Arithmetic", "noise drawn and added in 64-bit floating point; attacks on its low bits are not covered"),
+            ("Audit", "none kept with this run" if audited is None else f"{audited.verdict}, level {audited.level:g}"),
+            ("Mechanism", promise.mechanism_hash),
+            ("Versions", ", ".join(f"{name} {text}" for name, text in run.versions.items()) or "not recorded"),
+        )
+
+    def to_text(self) -> str:
+        """As plain text."""
+        lines = [f"Privacy statement: {self.run.name}", ""]
+        lines += [*(f"CAUTION: {caution}" for caution in self.cautions), ""] if self.cautions else []
+        for section in self.sections:
+            lines += [section.title, *(f"  {label}: {value}" for label, value in section.facts), ""]
+        lines += ["What it means for one person", *(f"  {sentence}" for sentence in self.meaning), ""]
+        lines += ["What is not protected", *(f"  - {what}" for what in self.unprotected)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        promise = self.run.promise
+        return {
+            "run": str(self.run.folder),
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "kind": promise.kind,
+            "stamps": list(promise.stamps),
+            "cautions": list(self.cautions),
+            "statement": {section.key: dict(section.facts) for section in self.sections},
+            "meaning": list(self.meaning),
+            "unprotected": list(self.unprotected),
+        }
+
+
+def _and(searches: int | None) -> str:
+    return f" and {searches} {'search' if searches == 1 else 'searches'}" if searches else " in all"

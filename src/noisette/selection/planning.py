@@ -1,0 +1,104 @@
+"""The plan of a search: the noise with which all of it keeps the budget, and what its folder says about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from noisette import files
+from noisette.account import guarantee
+from noisette.errors import InvalidInput, Unaccountable
+from noisette.gradients import trained_parameters
+from noisette.mechanism import Guarantee, Mechanism
+from noisette.recipes.assembly import model_of
+from noisette.recipes.inputs import Seen
+from noisette.recipes.recipe import Recipe
+from noisette.recipes.settings import Settings
+from noisette.search import Search
+from noisette.spec import parse
+from noisette.statistics import plan_means
+from noisette.trials import Trials
+
+__all__ = ["Plan", "mechanisms_of", "planned"]
+
+FORMAT = "noisette search 1"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is public of a search, from its start: search.json.
+
+    `public` names the data that scores come from, None where they come from examples that are held out.
+    """
+
+    name: str
+    search: Search
+    delta: float
+    settings: Settings
+    public: str | None = None
+
+    @property
+    def promise(self) -> Guarantee:
+        """What the whole search promises."""
+        stamps = ["reproducible"] * self.settings.reproducible
+        return guarantee(self.search, self.delta).stamped(*stamps)
+
+    @property
+    def epsilon_of_one(self) -> float:
+        """The epsilon of the costliest run, were it the only one."""
+        return max(guarantee(run, self.delta).epsilon for run in self.search.runs)
+
+    def to_json(self) -> str:
+        """JSON text that `read` reads back to an equal value."""
+        known = {"name": self.name, "search": repr(self.search), "delta": self.delta, "public": self.public}
+        return json.dumps({"format": FORMAT, **known, "settings": asdict(self.settings)}, indent=2) + "\n"
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The plan of the search in `folder`."""
+        path = folder / "search.json"
+        found: dict[str, Any] = files.record(path)
+        keys = {"format", "name", "search", "delta", "public", "settings"}
+        if found.keys() != keys or found["format"] != FORMAT:
+            raise InvalidInput(
+                f"{path} is damaged or of another version.", hint="restore it, or use the noisette that wrote it"
+            )
+        with files.naming(path):
+            settings = Settings.of(folder, json.dumps(found["settings"]))
+            search = parse(str(found["search"]), Search)
+            return cls(str(found["name"]), search, float(found["delta"]), settings, found["public"])
+
+
+def mechanisms_of(recipes: Sequence[Recipe], seen: Seen, trials: Trials) -> list[Mechanism]:
+    """The mechanism of each recipe, such that choosing the best of all runs keeps its epsilon."""
+    dim = trained_parameters(model_of(recipes[0], seen.data.shape, seen.data.classes))
+    known: dict[tuple[Any, ...], Mechanism] = {}
+    found = []
+    for recipe in recipes:
+        key = recipe.encoder, recipe.noise, recipe.batch, recipe.steps, recipe.epsilon
+        if key not in known:
+            known[key] = recipe.mechanism(dim, len(seen.data.train_inputs), trials)
+        found.append(known[key])
+    return found
+
+
+def planned(
+    recipes: Sequence[Recipe], seen: Seen, epsilon: float, delta: float, trials: Trials
+) -> tuple[Search, list[Mechanism]]:
+    """The search that may make a run of any of `recipes`, within `epsilon`, and the mechanism of each of them.
+
+    Examples that are held out, where there are some, give scores with noise of their own.
+    """
+    score = None if seen.held is None else plan_means(1, epsilon, delta, trials=trials)
+    aim = epsilon
+    for _ in range(20):
+        runs = mechanisms_of([replace(recipe, epsilon=aim, delta=delta) for recipe in recipes], seen, trials)
+        search = Search(tuple(runs), trials, score)
+        reached = guarantee(search, delta, examples=len(seen.data.train_inputs)).epsilon
+        if reached <= epsilon:
+            return search, runs
+        aim *= 0.999 * epsilon / reached  # the worst of several mechanisms is worse than each of them
+    raise Unaccountable("no noise was found that keeps the budget.", hint="try settings that are more alike")

@@ -1,0 +1,114 @@
+"""Faults of a search: a price that is too low, and choosing by what was not paid for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noisette import Mechanism
+from noisette.account import ledger, selection
+from noisette.selection import planning, trial, tuning
+from noisette.trials import GeometricTrials
+from tests.account import test_selection
+from tests.faults.table import by, fault
+from tests.selection import test_tuning
+
+
+@fault(
+    "K fixed",
+    by(test_tuning.test_the_number_of_runs_follows_the_law, trials=GeometricTrials(3), says="does not follow its law"),
+)
+def always_the_mean(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GeometricTrials, "draw", lambda self, generator: round(self.mean))
+
+
+@fault("all scores shown", by(test_tuning.test_nothing_private_is_public))
+def scores_published(patch: pytest.MonkeyPatch) -> None:
+    publish = tuning._publish
+
+    def wrong(folder: Path, plan: planning.Plan, places: Any) -> None:
+        publish(folder, plan, places)
+        path = folder / "result.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [trial.score_at(one) for one in places]}))
+
+    patch.setattr(tuning, "_publish", wrong)
+
+
+@fault("price forgotten", by(test_tuning.test_a_search_and_its_price))
+def planned_as_one(patch: pytest.MonkeyPatch) -> None:
+    """The noise of a single run, as if there were one."""
+    mechanisms_of = planning.mechanisms_of
+    patch.setattr(planning, "mechanisms_of", lambda recipes, seen, trials: mechanisms_of(recipes, seen, None))
+    patch.setattr(planning, "guarantee", lambda search, delta, examples=None: _of_one(search, delta))
+
+
+def _of_one(thing: Any, delta: float) -> Any:
+    from noisette.account import guarantee  # noqa: PLC0415 - the one that is not patched
+
+    return guarantee(thing if isinstance(thing, Mechanism) else thing.runs, delta)
+
+
+@fault("price forgotten: not in the ledger", by(test_tuning.test_paid_before_it_starts))
+def not_paid(patch: pytest.MonkeyPatch) -> None:
+    """Neither paid, nor asked for by the runs."""
+    patch.setattr(tuning, "_pay", lambda folder, plan, again: ledger.Ledger(folder / "ledger.jsonl", data="x").close())
+    patch.setattr(trial, "read_ledger", lambda path: _Paid())
+
+
+class _Paid:
+    def spent(self, search: object) -> int:
+        return 1
+
+
+@fault(
+    "private score without noise",
+    by(test_tuning.test_a_private_score_has_the_noise_that_was_planned, says="does not have its noise"),
+)
+def exact_score(patch: pytest.MonkeyPatch) -> None:
+    class Exact:
+        def __init__(self, rows: Any, *_: Any, **__: Any) -> None:
+            self.values = rows.mean(dim=0)
+
+    patch.setattr(trial, "private_means", Exact)
+
+
+@fault(
+    "winner chosen by test accuracy",
+    by(test_tuning.test_scores_do_not_come_from_test_examples, says="chosen by other examples"),
+)
+def by_test_accuracy(patch: pytest.MonkeyPatch) -> None:
+    def wrong(plan: planning.Plan, opened: Any, seed: int | None = None) -> float:
+        return trial.accuracy(opened.trainer.evaluated, *opened.assembly.test)
+
+    patch.setattr(trial, "score", wrong)
+    patch.setattr(test_tuning, "score", wrong)
+
+
+@fault("trade-off of a search in the same direction", by(test_selection.test_never_below_the_exact_price))
+def same_direction(patch: pytest.MonkeyPatch) -> None:
+    """Bounding how events grow by the profile whose price is asked for, and not by the other one."""
+    trade = selection._trade
+    patch.setattr(selection, "_trade", lambda forward, opposite: trade(opposite, forward))
+
+
+@fault("price of a search without its factor", by(test_selection.test_never_below_the_exact_price))
+def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        test_selection, "price", lambda trials, *rest: lambda eps: selection.price(trials, *rest)(eps) / trials.mean
+    )
+
+
+@fault("price of a search without its ratio", by(test_selection.test_never_below_the_exact_price))
+def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(test_selection, "log_ratio", lambda *_: 0.0)
+
+
+@fault("a held-out part that is trained on", by(test_tuning.test_held_out_examples_are_not_trained_on))
+def trained_on_all(patch: pytest.MonkeyPatch) -> None:
+    from noisette.recipes import inputs  # noqa: PLC0415
+
+    parted = inputs.parted
+    patch.setattr(inputs, "parted", lambda data, share: (data, parted(data, share)[1]))

@@ -1,0 +1,159 @@
+"""The statement of a run: the same facts in text, JSON, YAML and Markdown, and what nobody said is not made up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from noisette import files
+from noisette.meaning import CAUTIONS, found, rounded_up
+from noisette.report.registry import registry
+from noisette.report.run import Run
+from noisette.report.statement import Statement
+from tests.cli.command import Command
+from tests.report.runs import WORDS, finished
+from tests.selection.searches import searched
+
+
+def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    run = Run.read(folder)
+    text = noisette("show", folder, "--statement").out
+    for word in WORDS.values():
+        assert word in text
+    assert "Access: not stated" in text
+    assert str(tmp_path) not in text.replace(str(folder), "")
+    facts = (
+        f"(rounded up from {run.promise.epsilon!r})", "Delta: 1e-05", f"Training examples: {run.examples} (public)",
+        "Steps: 4", f"Noise: {run.mechanism.noise!r}", f"Mechanism: {run.promise.mechanism_hash}", "LowPass()",
+        "Data set: table.csv", "central", "Audit: none", "Tuning: the ledger has no search", "Stamps: none",
+    )  # fmt: skip
+    for fact in facts:
+        assert fact in text, fact
+    value = noisette("show", folder, "--statement", "--json").json
+    assert value["epsilon"] == run.promise.epsilon == files.record(folder / "guarantee.json")["epsilon"]
+    assert (value["stamps"], len(value["meaning"])) == ([], 4)
+    assert value["statement"]["about"]["Access"] == "not stated"
+
+
+def test_numbers_are_those_of_the_whole_curve(tmp_path: Path) -> None:
+    run = Run.read(finished(tmp_path))
+    statement = Statement(run)
+    for alarms in (0.01, 0.1):
+        assert alarms < run.found(alarms) < found(run.promise.epsilon, run.promise.delta, alarms)
+    assert statement.tests[0][1] in statement.meaning[1]
+
+
+def test_the_registry_reads_it(tmp_path: Path) -> None:
+    run = Run.read(finished(tmp_path))
+    entry = yaml.safe_load(registry(Statement(run)))["deployment"]
+    assert entry["product"]["name"] == WORDS["name"]
+    assert entry["product"]["data_curators"] == [WORDS["curator"]]
+    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": run.promise.epsilon, "delta": 1e-5}
+    assert entry["model"]["access_type_description"] == "not stated"
+
+
+@pytest.mark.parametrize(
+    ("options", "stamps"),
+    [({"seed": 1}, ["reproducible"]), ({"unsafe": True, "seed": 1}, ["reproducible", "unsafe"])],
+)
+def test_stamps_come_first_in_every_form(
+    noisette: Command, tmp_path: Path, options: dict[str, object], stamps: list[str]
+) -> None:
+    folder = finished(tmp_path, **options)
+    assert noisette("show", folder, "--statement", "--json").json["stamps"] == stamps
+    told = noisette("report", folder, "--yaml", "r.yaml", "--markdown", "c.md", "--json").json
+    assert told["stamps"] == stamps
+    page = Path(told["page"]).read_text()
+    text = noisette("show", folder, "--statement").out
+    for stamp in stamps:
+        assert page.index(f"<strong>{stamp}</strong>") < page.index("What is promised")
+        for form in (page, Path("r.yaml").read_text(), Path("c.md").read_text(), text):
+            before, there, _ = form.partition(CAUTIONS[stamp])
+            assert there, f"the caution of {stamp} is missing"
+            assert form is page or "psilon" not in before
+
+
+def test_a_ledger_of_several_runs(tmp_path: Path) -> None:
+    """All runs together, as the ledger is now; where it is gone, as it was when this run ended."""
+    shared = tmp_path / "all.jsonl"
+    first, second = finished(tmp_path, shared=shared), finished(tmp_path, shared=shared, seed=1)
+    own, spent = Run.read(first).promise, Run.read(first).spent
+    assert spent is not None
+    assert spent == Run.read(second).spent
+    assert (spent.steps, spent.stamps) == (8, ("reproducible",))
+    assert spent.epsilon is not None
+    assert spent.epsilon > own.epsilon
+    assert "(reproducible) at delta 1e-05 for 8 steps in all" in Statement(Run.read(first)).to_text()
+    shared.unlink()
+    then = Run.read(first).spent
+    assert then is not None
+    assert (then.epsilon, then.steps) == (own.epsilon, None)
+    assert "when this run ended" in Statement(Run.read(first)).to_text()
+
+
+def test_an_audit_that_is_kept_with_the_run(noisette: Command, tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    mechanism = Run.read(folder).mechanism
+    told = {"verdict": "consistent with the claim", "level": 1e-4, "mechanism": repr(mechanism.replace(steps=1))}
+    (folder / "audit.json").write_text(json.dumps(told))
+    assert "Audit: consistent with the claim, level 0.0001" in noisette("show", folder, "--statement").out
+    (folder / "audit.json").write_text(json.dumps(told | {"verdict": "REFUTED"}))
+    noisette("report", folder)
+    assert "<strong>refuted</strong>" in (folder / "page.html").read_text()
+    other = repr(mechanism.replace(rate=mechanism.rate / 2))
+    (folder / "audit.json").write_text(json.dumps(told | {"mechanism": other}))
+    noisette("show", folder, "--statement").assert_refused("not an audit of the mechanism of this run", "move the file")
+
+
+def test_a_run_without_test_part_or_versions(tmp_path: Path) -> None:
+    """Folders that an earlier noisette wrote lack what it did not write."""
+    folder = finished(tmp_path, statement={}, data=f"csv:{tmp_path / 'table.csv'}:label")
+    written = files.record(folder / "guarantee.json")
+    del written["versions"], written["examples"]
+    (folder / "guarantee.json").write_text(json.dumps(written))
+    text = Statement(Run.read(folder)).to_text()
+    for fact in ("Versions: not recorded", "Training examples: not recorded", "not measured", "Name: not stated"):
+        assert fact in text
+    shutil.rmtree(folder)
+
+
+def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Path) -> None:
+    folder, tuned = searched(tmp_path / "runs")
+    assert tuned.winner is not None
+    run = Run.read(tuned.winner)
+    assert run.promise == tuned.promise
+    text = noisette("show", tuned.winner, "--statement").out
+    assert "for the whole search that chose it" in text
+    assert "Tuning: chosen by a" in text
+    assert "from 3 runs on average, whose number was drawn by the geometric law" in text
+    assert noisette("report", tuned.winner).code == 0
+    assert noisette("report", "runs").code == 0
+    page = (tmp_path / "runs" / "index.html").read_text()
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "a search and its winner are paid for once"
+    assert folder.name not in page
+    shutil.rmtree(tuned.winner)
+    (tmp_path / "runs" / "index.html").unlink()
+    finished(tmp_path)
+    noisette("report", "runs")
+    page = (tmp_path / "runs" / "index.html").read_text()
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "what a search has paid stays paid"
+
+
+def test_a_person_with_all_their_examples(tmp_path: Path) -> None:
+    """Who is protected, and how many there are, as the mechanism draws them."""
+    folder = finished(tmp_path, unit="a")
+    run = Run.read(folder)
+    assert run.person
+    text = Statement(run).to_text()
+    for fact in ("Privacy unit: one person with all their examples", f"People to train on: {run.examples}", "Groups:"):
+        assert fact in text
+    assert "all your examples" in text
+    assert "your example " not in text
+    assert "People with several examples" not in text
+    assert run.promise.explain().splitlines()[3] == Statement(run).meaning[3]
+    assert "user-level" in registry(Statement(run))

@@ -1,0 +1,371 @@
+"""A search from its plan to its winner: what is paid, what is kept, what is shown, and what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from noisette import LogUniform, guarantee, load, read_ledger, tune
+from noisette.account import Ledger
+from noisette.errors import InvalidInput, LedgerError, NoisetteError
+from noisette.generator import Generator
+from noisette.recipes import Recipe, Seen, points, reopen
+from noisette.recipes.held_out import slots
+from noisette.selection import go_on, trial
+from noisette.selection.candidates import Candidates
+from noisette.selection.planning import Plan
+from noisette.selection.trial import best, make, place, score, score_at
+from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
+from tests.account.test_selection import chances
+from tests.selection.searches import GRID, TINY, prepared, searched
+
+PUBLIC = {"search.json", "ledger.jsonl", "result.json"}
+WINNER = {
+    "recipe.toml",
+    "mechanism.toml",
+    "settings.json",
+    "model.pt",
+    "ledger.jsonl",
+    "metrics.jsonl",
+    "guarantee.json",
+}
+
+
+def test_a_search_and_its_price(tmp_path: Path) -> None:
+    folder, found = searched(tmp_path)
+    plan = Plan.read(folder)
+    assert 2.9 < found.promise.epsilon <= 3.0
+    assert found.promise.epsilon == guarantee(plan.search, 1e-5).epsilon
+    assert found.epsilon_of_one < 0.85 * found.promise.epsilon
+    assert found.promise.stamps == ("reproducible",)
+    assert read_ledger(folder / "ledger.jsonl").mechanisms() == (plan.search,)
+    assert found.winner is not None
+    assert {file.name for file in found.winner.iterdir()} == WINNER
+    told = json.loads((found.winner / "guarantee.json").read_text())
+    assert (told["epsilon"], told["epsilon_of_one"]) == (found.promise.epsilon, found.epsilon_of_one)
+    assert read_ledger(found.winner / "ledger.jsonl").guarantee(1e-5).epsilon == found.promise.epsilon
+    assert [point.epsilon for point in points.read(found.winner)] == [found.promise.epsilon]
+    chosen = Recipe.load(str(found.winner / "recipe.toml"))
+    assert chosen.lr == (found.settings or {})["lr"]
+    assert load(found.winner)(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    with pytest.raises(InvalidInput, match="was chosen by a search, and is complete"):
+        reopen(found.winner)
+    assert go_on(folder) == found, "asked again, it says the same"
+
+
+def test_the_winner_is_the_best_by_its_score(tmp_path: Path) -> None:
+    folder, found = searched(tmp_path, trials=GeometricTrials(4), seed=8)
+    scores = [score_at(one) for one in sorted((folder / "private").glob("trial-*"))]
+    assert len(scores) > 1
+    assert found.score == max(scores)
+    won = place(folder, scores.index(max(scores)))
+    assert found.winner is not None
+    assert (won / "model.pt").read_bytes() == (found.winner / "model.pt").read_bytes()
+
+
+def check_nothing_private_is_public(folder: Path, told: str) -> None:
+    """Neither how many runs there were, nor what they scored, in any file but those of the private part."""
+    private = [json.loads((one / "score.json").read_text())["score"] for one in (folder / "private").glob("trial-*")]
+    losers = sorted(set(private))[:-1]
+    assert losers, "the test has losers"
+    assert {file.name for file in folder.iterdir()} == PUBLIC | {"private"}
+    texts = [(folder / name).read_text() for name in PUBLIC]
+    texts += [path.read_text() for run in folder.parent.iterdir() if run != folder for path in run.glob("*.*json*")]
+    for text in [told, *texts]:
+        assert not [value for value in losers if str(value)[:8] in text], "a loser's score is public"
+        assert f'"runs": {len(private)}' not in text, "the number of runs is public"
+    assert set(json.loads((folder / "result.json").read_text())) == {"winner", "settings", "score"}
+
+
+def test_nothing_private_is_public(tmp_path: Path) -> None:
+    folder, found = searched(tmp_path, trials=GeometricTrials(4), seed=8)
+    check_nothing_private_is_public(folder, repr(found))
+    assert (folder / "private").stat().st_mode & 0o077 == 0
+    assert "PRIVATE" in (folder / "private" / "PRIVATE.txt").read_text()
+    with pytest.raises(InvalidInput, match="is one of a search, and private"):
+        load(place(folder, 0))
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        GeometricTrials(3),
+        *(pytest.param(law, marks=pytest.mark.slow) for law in (LogarithmicTrials(3), PoissonTrials(2))),
+    ],
+    ids=repr,
+)
+def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
+    """Forty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
+    counts = Counter()
+    for seed in range(40):
+        folder = prepared(tmp_path, trials=trials, seed=1000 + seed)
+        counts[min(len(list((folder / "private").glob("trial-*"))), 5)] += 1
+    expected = 40 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
+    drawn = np.array([counts[k] for k in range(6)])
+    used = expected > 0
+    assert not drawn[~used].any()
+    statistic = ((drawn - expected)[used] ** 2 / expected[used]).sum()
+    assert stats.chi2.sf(statistic, used.sum() - 1) > 1e-5, "the number of runs does not follow its law"
+
+
+def test_candidates_are_drawn_alike() -> None:
+    generator, several = Generator(seed=2), Candidates.of(GRID)
+    drawn = Counter(several.draw(generator)["lr"] for _ in range(3000))
+    assert set(drawn) == set(GRID["lr"])
+    assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    """A Poisson number may be 0: paid in full, and nothing is published."""
+    seed = next(seed for seed in range(100) if _drawn(seed) == 0)
+    folder, found = searched(tmp_path, trials=PoissonTrials(1), seed=seed)
+    assert (found.winner, found.settings, found.score) == (None, None, None)
+    assert read_ledger(folder / "ledger.jsonl").mechanisms() == (Plan.read(folder).search,)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name]
+
+
+def _drawn(seed: int) -> int:
+    return PoissonTrials(1).draw(Generator(seed, purpose="search"))
+
+
+def test_ties_and_scores_that_are_not_numbers() -> None:
+    nan = math.nan
+    assert [best(one) for one in ([], [nan], [nan, 0.1], [0.3, 0.3, 0.2], [nan, nan], [-math.inf, nan])] == [
+        None, 0, 1, 0, 0, 0,
+    ]  # fmt: skip
+
+
+def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
+    shared = tmp_path / "all.jsonl"
+    folder = prepared(tmp_path / "runs", shared=shared)
+    plan = Plan.read(folder)
+    assert read_ledger(shared).mechanisms() == (plan.search,), "paid before anything is trained"
+    found = go_on(folder, seed=4)
+    assert read_ledger(shared).mechanisms() == (plan.search,)
+    assert found.winner is not None
+    told = json.loads((found.winner / "guarantee.json").read_text())
+    assert told["ledger_epsilon"] == found.promise.epsilon
+
+
+def test_no_run_without_payment(tmp_path: Path) -> None:
+    folder = prepared(tmp_path)
+    (folder / "ledger.jsonl").unlink()
+    with pytest.raises(LedgerError, match="is missing"):
+        make(folder, None, None, 0)
+    Ledger(folder / "ledger.jsonl", data="digits").close()
+    with pytest.raises(LedgerError, match="is not paid for"):
+        make(folder, None, None, 0)
+    assert not (place(folder, 0) / "ledger.jsonl").exists()
+
+
+def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first run is made, the whole search is on disk, also where a kill came before the payment."""
+    folder, seen = prepared(tmp_path), []
+
+    def stop(*_: Any, **__: Any) -> None:
+        seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
+        raise KeyboardInterrupt
+
+    (folder / "ledger.jsonl").unlink()
+    monkeypatch.setattr(trial, "reopen", stop)
+    with pytest.raises(KeyboardInterrupt):
+        go_on(folder)
+    assert seen == [(Plan.read(folder).search,)]
+
+
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    """kill -9 in the middle: the same runs with the same settings, paid once."""
+    folder = prepared(tmp_path, trials=PoissonTrials(4), seed=5)
+    before = {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")}
+    assert len(before) > 2
+    code = f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=5)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while len(list(folder.glob("private/*/score.json"))) < 1:
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path: path.read_text() for path in folder.glob("private/*/score.json")}
+    assert 0 < len(kept) < len(before)
+    paid = (folder / "ledger.jsonl").read_bytes()
+    found = go_on(folder, seed=5)
+    assert found.winner is not None
+    assert (folder / "ledger.jsonl").read_bytes() == paid
+    assert {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")} == before
+    assert all(path.read_text() == text for path, text in kept.items()), "what was scored is not scored again"
+
+
+def test_what_is_gone_is_not_made_up(tmp_path: Path) -> None:
+    folder, _ = searched(tmp_path)
+    (folder / "result.json").unlink()
+    (folder / "ledger.jsonl").rename(folder / "elsewhere")
+    with pytest.raises(LedgerError, match="is missing"):
+        go_on(folder)
+    (folder / "elsewhere").rename(folder / "ledger.jsonl")
+    (folder / "private").rename(folder / "gone")
+    with pytest.raises(InvalidInput, match=r"the private part of .* is gone"):
+        go_on(folder)
+    text = (folder / "search.json").read_text()
+    (folder / "search.json").write_text(text.replace("noisette search 1", "noisette search 0"))
+    with pytest.raises(InvalidInput, match="of another version"):
+        go_on(folder)
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_private_score_has_the_noise_that_was_planned(tmp_path: Path) -> None:
+    """A trained run scored 300 times: a KS test against the law, at a level of one in a million."""
+    folder = prepared(tmp_path, seed=None)
+    plan = Plan.read(folder)
+    assert plan.search.score is not None
+    opened = reopen(place(folder, 0))
+    try:
+        held = opened.seen.held
+        assert held is not None
+        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        drawn = np.array([score(plan, opened) for _ in range(300)])
+    finally:
+        opened.close()
+    assert 0.02 < exact < 0.98
+    noise = (drawn - exact) * 2 * len(held[0])  # in units of half the range of one example's score
+    assert stats.kstest(noise, plan.search.score.noise.cdf).pvalue > 1e-6, "the score does not have its noise"
+
+
+def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
+    """With test labels that are all wrong, the score is still that of the examples that were held out."""
+    folder = prepared(tmp_path, seed=3)
+    plan, opened = Plan.read(folder), reopen(place(folder, 0))
+    try:
+        data = opened.assembly.data
+        data.test_targets.copy_((data.test_targets + 5) % 10)
+        list(opened.points())
+        held = opened.seen.held
+        assert held is not None
+        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        assert plan.search.score is not None
+        spread = plan.search.score.noise.known_scale / len(held[0])
+        assert score(plan, opened, 3) == pytest.approx(exact, abs=20 * spread), "chosen by other examples"
+        assert exact > 0.5 > 0.2 > points.read(place(folder, 0))[-1].accuracy
+    finally:
+        opened.close()
+
+
+def test_held_out_examples_are_not_trained_on() -> None:
+    recipe = Recipe.load("digits")
+    whole, parted = Seen.of(recipe), Seen.of(TINY.changed(held_out=0.2))
+    out = slots(1437, 0.2)
+    assert parted.held is not None
+    assert torch.equal(parted.held[0], whole.data.train_inputs[out])
+    assert torch.equal(parted.data.train_inputs, whole.data.train_inputs[~out])
+    assert torch.equal(slots(1000, 0.2), slots(2000, 0.2)[:1000]), "a slot's side is its own"
+    assert 0.15 < float(slots(5000, 0.2).float().mean()) < 0.25
+
+
+def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
+    table = tmp_path / "public.csv"
+    data = Seen.of(TINY).data
+    rows = torch.cat([data.train_targets[:50, None].float(), data.train_inputs[:50].flatten(1)], dim=1)
+    names = ",".join(["label", *(f"p{i}" for i in range(64))])
+    table.write_text("\n".join([names, *(",".join(f"{x:g}" for x in row) for row in rows.tolist())]) + "\n")
+    private = tmp_path / "private.csv"
+    private.write_text(table.read_text())
+    recipe = TINY.changed(data=f"csv:{private}:label", batch=20)
+    folder, found = searched(tmp_path / "runs", recipe=recipe, public=f"csv:{table}:label", delta=1e-3)
+    assert Plan.read(folder).search.score is None
+    assert found.score is not None
+    assert found.score * 50 == pytest.approx(round(found.score * 50)), "an accuracy of 50 examples, without noise"
+    with pytest.raises(InvalidInput, match="is what the runs are trained on"):
+        prepared(tmp_path, recipe=recipe, public=f"csv:{private}:label", delta=1e-3)
+
+
+# -- what can be asked for ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"candidates": {"colour": [1]}}, "'colour' is not a setting"),
+        ({"candidates": {"epsilon": [1.0]}}, "'epsilon' is not a setting"),
+        ({"candidates": {"lr": []}}, "no value of lr"),
+        ({"candidates": {}}, "nothing to try"),
+        ({"candidates": []}, "nothing to try"),
+        ({"candidates": [{}]}, "nothing to try"),
+        ({"candidates": {"lr": [-1.0]}}, "lr is -1.0"),
+        ({"candidates": {"lr": ["fast"]}}, "lr is 'fast'"),
+        ({"candidates": {"batch": LogUniform(10, 100)}}, "cannot be drawn from a law"),
+        ({"candidates": {"lr": LogUniform(0.1, 1e9)}}, "no weight is as large"),
+        ({"candidates": {"noise": ["Nonsense()"]}}, "is not known here"),
+        ({"candidates": {"lr": [0.1] * 200, "momentum": [0.1] * 200}}, "more than 10000 points"),
+        ({"epsilon": -1}, "epsilon is -1"),
+        ({"delta": 0.5}, "delta is 0.5, at least 1/"),
+        ({"held_out": 0.0}, "nothing is held out"),
+        ({"held_out": 1.5}, "held_out is outside"),
+        ({"public": "nowhere"}, "nowhere"),
+        ({"device": "cuda:99"}, "cannot compute on"),
+        ({"shared": Path("/dev/null")}, "/dev/null"),
+        ({"public": "digits"}, "is what the runs are trained on"),
+    ],
+)
+def test_bad_input_leaves_nothing(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(NoisetteError, match=says):
+        prepared(tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
+    """Batches and noises of different price: the search costs the worst, within the budget."""
+    candidates = [{"batch": 100, "lr": LogUniform(0.5, 2)}, {"batch": 500}, {"noise": "Gaussian()", "steps": 9}]
+    folder = prepared(tmp_path, candidates=candidates, trials=PoissonTrials(4))
+    plan = Plan.read(folder)
+    assert len(plan.search.runs) == 3
+    assert 2.8 < plan.promise.epsilon <= 3.0
+    tried = [json.loads(path.read_text()) for path in folder.glob("private/*/candidate.json")]
+    assert len({one["lr"] for one in tried if "lr" in one}) > 1
+
+
+def test_from_python(tmp_path: Path) -> None:
+    found = tune(TINY, {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path)
+    assert found.winner == tmp_path / "tiny-0001"
+    assert found.promise.stamps == ()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real Ray with two workers on this machine, of another process, which "auto" finds, and finds no other."""
+    code = "import ray, sys; ray.init(num_cpus=2, include_dashboard=False); print(1, flush=True); sys.stdin.read()"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)  # names of sockets must be short
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "Ray did not start"
+            yield "auto"  # it ends when its input does
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
+    """Two processes, and two workers of Ray, make the very runs that one process makes."""
+    results = []
+    for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
+        folder = prepared(tmp_path / name, trials=PoissonTrials(4), seed=6)
+        found = go_on(folder, seed=6, **how)
+        results.append((found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]))
+    assert results[0] == results[1] == results[2]
