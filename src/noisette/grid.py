@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from noisette.errors import InvalidInput
 from noisette.spec import positive
 
 __all__ = ["MOST", "Grid", "spacing", "toward_zero"]
@@ -14,9 +15,10 @@ __all__ = ["MOST", "Grid", "spacing", "toward_zero"]
 MOST = 2**24
 """Encoded rows that one sum may have."""
 
-_FINEST = 27  # bits of a coordinate of an encoded row: with MOST rows, and room for the noise, they make up 53
+_FINEST = 27  # bits of a coordinate of an encoded row: with those of MOST, and two to spare, they make up 53
 _FINER = 6  # cells to a scale of the noise, as a power of two: rounding adds 2e-5 to the variance
-_LEAST = -1022  # exponents below have fewer bits
+_FARTHER = 27  # cells that a release may be away from zero at least, as a power of two
+_LEAST, _LARGEST = -1022, 990  # exponents below have fewer bits; above, sums leave the range of a float
 
 
 def spacing(largest: float) -> float:
@@ -41,42 +43,43 @@ def toward_zero(rows: torch.Tensor, step: float) -> torch.Tensor:
 class Grid:
     """Where the sum and the release of a mechanism lie: all of it public, and powers of two.
 
-    Encoded rows are multiples of `fine`, and `MOST` of them add up without rounding, in whatever order. Releases are
-    multiples of `coarse` within +-`reach`. `bound` is how large a coordinate of the sum can be. Grids that `fit` have
-    `coarse` cells of a 64th to a 128th of the noise's scale, and a `reach` of at least 16 scales.
+    Encoded rows are multiples of `fine`, and `MOST` of them add up without rounding, in whatever order, to no more than
+    `bound` in a coordinate. Releases are multiples of `coarse`, a 64th to a 128th of the noise's scale unless that is
+    less than `fine`, within +-`reach`.
 
     >>> grid = Grid.of(largest=1.0, scale=1.0)
-    >>> grid.coarse, grid.reach, grid.fits
-    (0.015625, 33554432.0, True)
+    >>> grid.coarse, grid.reach
+    (0.015625, 33554432.0)
     """
 
     fine: float
     coarse: float
     bound: float
     reach: float
-    fits: bool
 
     @classmethod
     def of(cls, largest: float, scale: float) -> Grid:
         """The grid for encoded coordinates within +-`largest` and noise of this `scale`."""
         largest, scale = positive("largest", largest), positive("scale", scale)
-        fine = spacing(largest)
-        bound = min(math.ldexp(MOST, _exponent(largest)), 2.0**1020)
-        cell = math.ldexp(1.0, max(_LEAST, _exponent(scale, below=True) - _FINER))
-        coarse, reach = min(max(fine, cell), bound), 2 * bound
-        return cls(fine, coarse, bound, reach, fits=coarse == cell and 16 * scale <= reach and fine > 2.0**_LEAST)
+        top, cell = _exponent(largest), _exponent(scale, below=True) - _FINER
+        if max(top, cell) > _LARGEST:
+            raise InvalidInput("the sum or its noise can be larger than any float.", hint="use smaller units")
+        fine, bound = spacing(largest), math.ldexp(MOST, top)
+        coarse = max(fine, math.ldexp(1.0, max(_LEAST, cell)))
+        return cls(fine, coarse, bound, max(2 * bound, math.ldexp(coarse, _FARTHER)))
 
     def noised(self, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         """`total` (d,) with `noise` (d,), on the coarse grid within +-`reach`; overwrites `noise`.
 
-        Both are multiples of `fine` when they are added, so that the sum is exact. With noise drawn from the ideal law
-        this is a function of the ideal release alone: it says no more than that. Noise that is cut off at `reach` plus
-        `bound` leads beyond `reach` from whatever sum.
+        Whole cells of the total are added as whole numbers, without rounding, so that only its rest, less than a cell,
+        meets the noise in floats: that rounds by the size of the noise, whatever the total is. Had nothing been
+        rounded there, this would be a function of total plus noise alone. Noise that is cut off at `reach` plus
+        `bound` leads beyond `reach` from whatever total.
         """
-        most = self.reach + self.bound
-        noise.clamp_(-most, most).mul_(1 / self.fine).round_()
-        noise.add_((total / self.fine).round_()).mul_(self.fine)
-        return noise.clamp_(-self.reach, self.reach).mul_(1 / self.coarse).round_().mul_(self.coarse)
+        most, cells = self.reach + self.bound, torch.floor(total / self.coarse)
+        noise.clamp_(-most, most).add_(total - cells * self.coarse).mul_(1 / self.coarse).round_()
+        end = self.reach / self.coarse
+        return noise.add_(cells).clamp_(-end, end).mul_(self.coarse)
 
 
 def _exponent(value: float, *, below: bool = False) -> int:

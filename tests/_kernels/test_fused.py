@@ -219,7 +219,8 @@ def test_a_layer_that_does_not_matter() -> None:
     for encoder in (Ranked(dim=gradients.dim), L2(dim=gradients.dim)):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
         rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
-        torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values())
+        # sums by products are clipped a little shorter
+        torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values(), rtol=3e-4, atol=1e-6)
         assert found.abs().sum() > 0
 
 

@@ -216,7 +216,7 @@ def test_ten_million_coordinates(variant: str) -> None:
     clipped = kernel_sum(L2(dim=dim, radius=2.0), rows)
     exact = rows[0].double() * (2.0 / torch.linalg.vector_norm(rows.double()))
     assert 2 - 1e-4 < float(torch.linalg.vector_norm(clipped)) <= 2
-    torch.testing.assert_close(clipped, exact, rtol=1e-10, atol=L2(dim=dim, radius=2.0).step)
+    torch.testing.assert_close(clipped, exact, rtol=3e-7, atol=L2(dim=dim, radius=2.0).step)
 
 
 def test_rows_of_other_types_take_the_reference() -> None:

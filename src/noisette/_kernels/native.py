@@ -6,7 +6,6 @@ a variant by name ("avx512", "avx2", "plain") or turns the kernel "off".
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import torch
 
 from noisette._kernels.reference import allowed
 from noisette.errors import InvalidInput
+from noisette.grid import MOST
 from noisette.profiles import ProfileSet
 from noisette.profiles.base import Array, rank_counts
 
@@ -87,16 +87,17 @@ class Kernel:
     step: float
     isa: str
 
-    def with_products(self, dim: int) -> tuple[Kernel, float]:
-        """The same for sums of `dim` coordinates that come from matrix products, which round; and its smaller `limit`.
+    def with_products(self, most: int) -> tuple[Kernel, float]:
+        """The same for sums that matrix products over at most `most` examples add to; and its smaller `limit`.
 
-        One example can change how all others are rounded. The first share is twice the error of a sum of `grid.MOST`
-        vectors in float64, no more than 2**17 roundings one after another; the second is what it costs to bring two
-        sums to the grid (docs/theory.md).
+        Such products round, and one example can change how all others are rounded. The margin is twice the error of a
+        sum of `grid.MOST` vectors in float64: of each product, and of adding them up one after another
+        (docs/theory.md).
         """
         if self.limit is None:
             raise AssertionError("only what is clipped is summed by products")
-        limit = self.limit * (1 - 2.0**-11 - math.sqrt(dim) * 2.0**-26)
+        roundings = 2 + most + -(-MOST // most)
+        limit = self.limit * (1 - 2 * MOST * roundings * 2.0**-53)
         return _clipping(limit, self.step, self.isa), limit
 
     def rows_sum(self, rows: torch.Tensor) -> torch.Tensor:

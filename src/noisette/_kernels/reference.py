@@ -9,6 +9,9 @@ from __future__ import annotations
 import torch
 
 _MANTISSA_BITS_DROPPED = 17  # of a float32: exponent and 6 bits of mantissa name the bucket
+MOST_COORDINATES = 2**30
+"""Of a row, for which clipping is exact in floats: 8 gigabytes."""
+
 _BUCKETS = 1 << (32 - 1 - _MANTISSA_BITS_DROPPED)
 
 
@@ -22,9 +25,9 @@ def finite_rows(rows: torch.Tensor) -> torch.Tensor:
 def allowed(radius: float) -> float:
     """The norm that every clipping aims at, so that no clipped vector is longer than `radius`.
 
-    The margin covers the rounding of a norm in float64, summed in any order, also over 10**8 coordinates.
+    The margin covers the rounding of a norm in float64, summed in any order, of `MOST_COORDINATES` squares.
     """
-    return radius * (1 - 2.0**-36)
+    return radius * (1 - 2 * MOST_COORDINATES * 2.0**-53)
 
 
 def scaled_norms(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -152,9 +152,10 @@ class Gradients:
             return None
         total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
-        for part in parts(batch, min(most, sums.at_a_time(way.copied))):
+        most = min(most, sums.at_a_time(way.copied))
+        for part in parts(batch, most):
             terms = way.terms(part)
-            sums.add(kernel, terms, self._layout, size(part), total)
+            sums.add(kernel, terms, self._layout, size(part), total, most)
         return sums.in_order(terms, self._layout, total) if terms else total
 
     def check(self, batch: Batch) -> None:

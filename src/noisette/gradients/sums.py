@@ -36,8 +36,11 @@ def takes(kernel: Kernel, layout: Layout) -> bool:
     return plain and edges <= {*layout.starts.values(), layout.dim}
 
 
-def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor) -> None:
-    """Add the encoded gradients of `count` examples to `total`, float64 (dim,), in the kernel's order."""
+def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor, most: int) -> None:
+    """Add the encoded gradients of `count` examples to `total`, float64 (dim,), in the kernel's order.
+
+    `most` is the largest such count of all that are added to the same total.
+    """
     if kernel.limit is None:
         for some in _a_few(terms, layout.dim, count):
             kernel.add(_entered(terms, layout, some), total)
@@ -47,7 +50,7 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
     others = [None if isinstance(term, Factored) else term for term in terms]
     limit = kernel.limit
     if factored:
-        kernel, limit = kernel.with_products(layout.dim)
+        kernel, limit = kernel.with_products(most)
     squares = torch.zeros(count, dtype=torch.float64)
     for term, _ in factored:
         squares += term.square_norms()
@@ -57,7 +60,7 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
     else:
         factors = torch.where(squares.isfinite(), torch.clamp(limit / squares.sqrt(), max=1.0), 0.0)
     for term, span in factored:
-        term.add(factors, total[span])
+        term.add(factors, total[span], kernel.step)
 
 
 def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:

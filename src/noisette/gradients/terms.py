@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from noisette.grid import toward_zero
+
 if TYPE_CHECKING:
     from noisette._kernels._native import Layers
 
@@ -44,14 +46,17 @@ class Term(ABC):
 
 
 class Factored(Term):
-    """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64."""
+    """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64.
+
+    What is added is rounded toward zero to multiples of a power of two, `step`, where that can be had; products round.
+    """
 
     @abstractmethod
     def square_norms(self) -> Tensor:
         """The square of every example's norm, float64 (B,)."""
 
     @abstractmethod
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
 
 
@@ -128,7 +133,7 @@ class Outer(Factored, Native):
         product: Tensor = x * g
         return product.square_()
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:  # noqa: ARG002 - a product has no rows to round
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
         weights = weights.unsqueeze(1)
         x, g = (torch.where(weights != 0, part, 0.0).double() for part in (self._x, self._g))  # zero times NaN is NaN
@@ -167,11 +172,11 @@ class Lookup(Factored):
         found = sums.new_zeros(len(self._index))
         return found.index_add_(0, keys // self._count, sums.square().sum(dim=1))
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
         keys, sums = self._summed()
         weights = weights[keys // self._count].unsqueeze(1)
-        scaled = torch.where(weights != 0, sums, 0.0) * weights
+        scaled = toward_zero(torch.where(weights != 0, sums, 0.0) * weights, step)
         total.view(self._count, -1).index_add_(0, keys % self._count, scaled)
 
     def _summed(self) -> tuple[Tensor, Tensor]:
