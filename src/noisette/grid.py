@@ -10,10 +10,13 @@ import torch
 from noisette.errors import InvalidInput
 from noisette.spec import positive
 
-__all__ = ["MOST", "Grid", "spacing", "toward_zero"]
+__all__ = ["LONGEST", "MOST", "Grid", "spacing", "toward_zero"]
 
 MOST = 2**24
 """Encoded rows that one sum may have."""
+
+LONGEST = 2**30
+"""Coordinates of a row whose norm is known to be right, in whatever order its squares are added up."""
 
 _FINEST = 27  # bits of a coordinate of an encoded row: with those of MOST, and two to spare, they make up 53
 _FINER = 6  # cells to a scale of the noise, as a power of two: rounding adds 2e-5 to the variance

@@ -18,6 +18,8 @@ from noisette.spec import Spec, canonical, parse, whole
 
 __all__ = [
     "ADJACENCY",
+    "COVERED",
+    "REAL",
     "STAMPS",
     "Guarantee",
     "Mechanism",
@@ -205,6 +207,10 @@ def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in STAMPS if name in given)
 
 
+COVERED, REAL = "covered", "real numbers only"
+"""Whether a guarantee holds for what is computed in floats."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What mechanisms promise: (epsilon, delta)-differential privacy for adding or removing one example, or one unit.
@@ -212,7 +218,8 @@ class Guarantee:
     `adjacency` says which.
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
-    how a set of profiles was bounded. `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
+    how a set of profiles was bounded. `arithmetic` is "covered" where epsilon holds for the floats that are released,
+    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
     whose noise comes from a seed; "unsafe", beside which private values were shown.
 
     >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
@@ -227,6 +234,8 @@ class Guarantee:
     basis: str
     adjacency: str = ADJACENCY[EXAMPLE]
     stamps: tuple[str, ...] = ()
+    arithmetic: str = REAL
+    arithmetic_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         own = () if self.kind == "bound" else ("estimate",)

@@ -80,7 +80,7 @@ def test_only_what_was_drawn_is_read() -> None:
     private = run_of(data, gaussian(1, rate=0.3), seed=1)
     assert data.reads == [0]
     private.step()
-    expected = np.flatnonzero(Generator(1, purpose="sampling").uniforms(len(data)) <= 0.3)
+    expected = np.flatnonzero(Generator(1, purpose="sampling").decisions(len(data), 0.3))
     assert data.reads[1:] == expected.tolist()
 
 

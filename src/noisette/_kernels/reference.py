@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import torch
 
-_MANTISSA_BITS_DROPPED = 17  # of a float32: exponent and 6 bits of mantissa name the bucket
-MOST_COORDINATES = 2**30
-"""Of a row, for which clipping is exact in floats: 8 gigabytes."""
+from noisette.grid import LONGEST
 
+_MANTISSA_BITS_DROPPED = 17  # of a float32: exponent and 6 bits of mantissa name the bucket
 _BUCKETS = 1 << (32 - 1 - _MANTISSA_BITS_DROPPED)
 
 
@@ -25,9 +24,9 @@ def finite_rows(rows: torch.Tensor) -> torch.Tensor:
 def allowed(radius: float) -> float:
     """The norm that every clipping aims at, so that no clipped vector is longer than `radius`.
 
-    The margin covers the rounding of a norm in float64, summed in any order, of `MOST_COORDINATES` squares.
+    The margin covers the rounding of a norm in float64, summed in any order, of `grid.LONGEST` squares.
     """
-    return radius * (1 - 2 * MOST_COORDINATES * 2.0**-53)
+    return radius * (1 - 2 * LONGEST * 2.0**-53)
 
 
 def scaled_norms(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
