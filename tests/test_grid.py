@@ -58,7 +58,9 @@ def test_a_release_is_the_ideal_one_rounded(largest: float, scale: float) -> Non
     It may be off by what a float of the noise's size rounds, and no more, however large the total is.
     """
     grid, rng = Grid.of(largest, scale), np.random.default_rng(0)
-    totals = toward_zero(torch.from_numpy(rng.uniform(-1, 1, 300) * grid.bound * 2.0 ** -rng.integers(0, 40, 300)), grid.fine)
+    totals = toward_zero(
+        torch.from_numpy(rng.uniform(-1, 1, 300) * grid.bound * 2.0 ** -rng.integers(0, 40, 300)), grid.fine
+    )
     noise = torch.from_numpy(scale * rng.standard_cauchy(300) * 10 ** rng.uniform(-3, 3, 300))
     noise[:4] = torch.tensor([1e300, -1e300, math.inf, -math.inf])
     found = grid.noised(totals, noise.clone())

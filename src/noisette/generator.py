@@ -123,9 +123,7 @@ class Generator:
         return f"Generator({'reproducible: not for release' if self.reproducible else 'secure'})"
 
 
-def _joined(
-    high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64], bits: int
-) -> npt.NDArray[np.float64]:
+def _joined(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.float64]:
     """Whole numbers of so many `bits`, and 64 more bits behind them, as uniforms on (0, 1]."""
     made, rest = high.astype(np.float64), low.astype(np.float64)
     made *= 2.0**-bits

@@ -189,6 +189,7 @@ def unit_of(mechanisms: Mechanisms) -> str:
 
 STAMPS = {
     "estimate": "estimate",
+    "inexact": "inexact: real numbers only",
     "reproducible": "reproducible: not for release",
     "unsafe": "unsafe: private metrics were shown, which it does not cover",
 }
@@ -219,8 +220,9 @@ class Guarantee:
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
     how a set of profiles was bounded. `arithmetic` is "covered" where epsilon holds for the floats that are released,
-    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
-    whose noise comes from a seed; "unsafe", beside which private values were shown.
+    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `stamps` qualify the epsilon wherever it
+    is shown: "estimate"; "inexact", whose gradients were not the same to the last bit in every company;
+    "reproducible", whose noise comes from a seed; "unsafe", beside which private values were shown.
 
     >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
     epsilon = 1 at delta = 1e-05 (reproducible: not for release)
@@ -240,6 +242,14 @@ class Guarantee:
     def __post_init__(self) -> None:
         own = () if self.kind == "bound" else ("estimate",)
         object.__setattr__(self, "stamps", in_order((*self.stamps, *own)))
+        if "inexact" in self.stamps:
+            object.__setattr__(self, "arithmetic", REAL)
+
+    @property
+    def floats(self) -> str:
+        """The arithmetic in words, with what it costs."""
+        cost = f", for {self.arithmetic_epsilon:.1g} of epsilon" if self.arithmetic == COVERED else ""
+        return f"floating-point arithmetic: {self.arithmetic}{cost}"
 
     def stamped(self, *stamps: str) -> Self:
         """The same promise with more `stamps`."""

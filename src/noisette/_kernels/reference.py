@@ -93,7 +93,7 @@ def _choose(sums: torch.Tensor, levels: torch.Tensor, counts: torch.Tensor) -> t
     if len(levels) == 1:
         return torch.zeros(len(sums), dtype=torch.long, device=sums.device)
     norms = (levels * levels @ counts.double()).sqrt()
-    return (sums @ (levels / norms[:, None]).T).argmax(dim=1)
+    return (sums.unsqueeze(1) * (levels / norms[:, None])).sum(dim=2).argmax(dim=1)
 
 
 def _largest(column: torch.Tensor) -> torch.Tensor:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from noisette.account import base
-from noisette.account import arithmetic
+from noisette.account import arithmetic, base
 from noisette.account.additions import Addition, epsilon_with
 from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.pld import PrivacyLoss, privacy_losses
@@ -80,8 +79,8 @@ def guarantee(
     refused.
 
     **Formal guarantees.** For certified noises epsilon is an upper bound, with quadrature, truncation and rounding
-    errors on the safe side; otherwise the guarantee says "estimate". Where its `arithmetic` is "covered", that holds for
-    the floats that are drawn, added and released, given gradients that are functions of one example each.
+    errors on the safe side; otherwise the guarantee says "estimate". Where its `arithmetic` is "covered", that holds
+    for the floats that are drawn, added and released, given gradients that are functions of one example each.
 
     >>> from noisette import L2, Gaussian
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))

@@ -45,7 +45,7 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Roundings:
-    """The eta (n,) of magnitudes in n pieces, never falling, and the chances (n + 1,) of what lies behind their ends."""
+    """The eta (n,) of magnitudes in n pieces, never falling, and the chances (n + 1,) of lying behind their ends."""
 
     eta: Array
     chances: Array

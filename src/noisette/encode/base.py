@@ -18,6 +18,7 @@ from noisette.spec import Spec, positive, whole
 
 __all__ = ["Encoder", "Image"]
 
+_ROWS, _NUMBERS = 64, 2**22  # that are encoded at a time
 _MOST_DIM = 10**12  # more than any model has, and counted exactly in floats
 
 
@@ -132,7 +133,14 @@ class Encoder(Spec):
         """
         self._check(rows)
         rows = reference.finite_rows(rows)
-        return toward_zero(self._encode(rows), self.step) if len(rows) else rows
+        if not len(rows):
+            return rows
+        # always as many rows at a time: sums and products round by the shapes that they are given
+        size = max(1, min(_ROWS, _NUMBERS // self.known_dim))
+        parts = [
+            torch.cat([part, part.new_zeros(size - len(part), self.known_dim)]) for part in torch.split(rows, size)
+        ]
+        return torch.cat([toward_zero(self._encode(part), self.step) for part in parts])[: len(rows)]
 
     def _check(self, rows: torch.Tensor) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.known_dim:
