@@ -74,7 +74,8 @@ def test_every_accountant_pays_for_the_cut(name: str, most: int) -> None:
     claimed = guarantee(mechanism, DELTA, name).epsilon
     spent = STEPS * float(stats.binom.sf(most, N + 1, RATE)) * (1 + math.exp(claimed))
     assert 0 < spent < DELTA
-    assert guarantee(plain(mechanism), DELTA - spent, name).epsilon <= claimed
+    # floats are paid for once, whichever way around
+    assert guarantee(plain(mechanism), DELTA - spent, name).epsilon <= claimed * (1 + 1e-6)
     assert claimed > guarantee(plain(mechanism), DELTA, name).epsilon
     slack = 0.999 * claimed
     spent = STEPS * float(stats.binom.sf(most, N + 1, RATE)) * (1 + math.exp(slack))

@@ -127,6 +127,9 @@ class Coupled:
         self._turn += 1
         return np.random.default_rng(self._turn).random(n)
 
+    def decisions(self, n: int, chance: float) -> np.ndarray:
+        return self.uniforms(n) <= chance
+
 
 def unit_sum(
     kind: str, encoder: Encoder, data: tuple[Tensor, Tensor], ids: list[str], read: bool, **other: Any

@@ -137,9 +137,8 @@ class Encoder(Spec):
             return rows
         # always as many rows at a time: sums and products round by the shapes that they are given
         size = max(1, min(_ROWS, _NUMBERS // self.known_dim))
-        parts = [
-            torch.cat([part, part.new_zeros(size - len(part), self.known_dim)]) for part in torch.split(rows, size)
-        ]
+        missing = rows.new_zeros(-len(rows) % size, self.known_dim)
+        parts = torch.split(torch.cat([rows, missing]) if len(missing) else rows, size)
         return torch.cat([toward_zero(self._encode(part), self.step) for part in parts])[: len(rows)]
 
     def _check(self, rows: torch.Tensor) -> None:
