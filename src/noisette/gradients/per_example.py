@@ -20,7 +20,7 @@ from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
 from noisette.gradients.objective import aim_of
-from noisette.gradients.steady import fewest, steady
+from noisette.gradients.steady import steady
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.objectives import Objective
@@ -75,7 +75,7 @@ class Gradients:
         self._fast = self._candidates()
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
-        self._exact = False
+        self._least: int | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -100,7 +100,7 @@ class Gradients:
     @property
     def exact(self) -> bool:
         """Whether no bit of a row depends on other examples, as far as the last check could tell."""
-        return self._exact
+        return self._least is not None
 
     def zeros(self) -> Tensor:
         """The sum of no gradients, float64 (dim,)."""
@@ -161,7 +161,7 @@ class Gradients:
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
         most = min(most, sums.at_a_time(way.copied))
         for part in parts(batch, most):
-            wide = max(size(part), fewest(most))
+            wide = max(size(part), min(most, self._least or 1))
             terms = way.terms(filled(part, wide), size(part))
             sums.add(kernel, terms, self._layout, wide, total, most)
         return sums.in_order(terms, self._layout, total) if terms else total
@@ -219,7 +219,7 @@ class Gradients:
             else:
                 made, self._fast = last, self._confirmed(last)
             way = self._ways()[0]
-            self._exact = steady(way, made, self._layout, self._most(way))
+            self._least = steady(way, made, self._layout, self._most(way))
         self._trusted = self._modes()
         return made
 
@@ -276,7 +276,7 @@ class Gradients:
         most = min(self._chunk, sums.at_a_time(self.dim))
         for part in parts(batch, most):
             count = size(part)
-            wide = most if alike else count if self.path == "loop" else max(count, fewest(most))
+            wide = most if alike else max(count, min(most, self._least or 1))
             rows = self._layout.rows(wide)
             slow = self._fill(filled(part, wide), rows)
             if slow is not None:
@@ -287,9 +287,10 @@ class Gradients:
             yield rows[:count]
 
     def _most(self, way: Way) -> int:
-        """The largest number of examples that a way is given at a time, where no row is stored if that can be."""
+        """The largest number of examples that a way is given at a time: more where the kernel may store no rows."""
         held = min(self._chunk, sums.at_a_time(self.dim))
-        return max(held, min(_FUSED_CHUNK, sums.at_a_time(way.copied))) if isinstance(way, Layers) else held
+        plain = all(p.dtype != torch.float64 and p.device.type == "cpu" for p in self.parameters)
+        return max(held, min(_FUSED_CHUNK, sums.at_a_time(way.copied))) if isinstance(way, Layers) and plain else held
 
     def _ways(self) -> tuple[Way, ...]:
         return (*self._fast, *self._general)

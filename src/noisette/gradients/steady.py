@@ -18,28 +18,28 @@ from noisette.gradients.sums import at_a_time
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Way
 
-__all__ = ["fewest", "steady"]
+__all__ = ["steady"]
 
 _FEWEST = 16  # examples for every thread
 
 
-def fewest(most: int) -> int:
-    """How many examples a chunk of at most `most` has: fewer are filled up.
+def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
+    """How many examples `way` must be given at least, so that no gradient depends on the others; None if nothing helps.
 
-    >>> fewest(4)
-    4
-    """
-    return min(most, _FEWEST * torch.get_num_threads())
-
-
-def steady(way: Way, made: Batch, layout: Layout, most: int) -> bool:
-    """Whether `way` gives examples that were `made` up the same gradients among few others and among many.
-
-    `most` is the largest count of examples that it is given at a time.
+    `made` are examples that were made up, `most` is the largest count that it is given at a time. What a chunk lacks
+    is filled up. Where a chunk of some size will not do, one of always the same size may.
     """
     if isinstance(way, Loop):
-        return True
-    counts = fewest(most), min(most, 3 * fewest(most) - 1)
+        return 1
+    few = min(most, _FEWEST * torch.get_num_threads())
+    for least, other in ((few, min(most, 3 * few - 1)), (most, most)):
+        if _agree(way, made, layout, (least, other)):
+            return least
+    return None
+
+
+def _agree(way: Way, made: Batch, layout: Layout, counts: tuple[int, int]) -> bool:
+    """Whether examples have the same gradients among so many, and in whatever place."""
     try:
         few, many = (_gradients(way, rows(made, torch.arange(count) % size(made)), layout) for count in counts)
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
@@ -59,7 +59,8 @@ def _gradients(way: Way, batch: Batch, layout: Layout) -> Callable[[slice], Tens
         return _by_terms(way.terms(batch), layout)
     found = layout.rows(size(batch))
     way.rows(batch, found)
-    return lambda some: found[some]
+    kept = found.clone()  # the memory of rows is used again and again
+    return lambda some: kept[some]
 
 
 def _by_terms(terms: Sequence[Term], layout: Layout) -> Callable[[slice], Tensor]:
@@ -68,6 +69,6 @@ def _by_terms(terms: Sequence[Term], layout: Layout) -> Callable[[slice], Tensor
         for term, part in zip(terms, layout.columns(found), strict=True):
             if (made := term.rows(some, part)) is not part:
                 part.copy_(made)
-        return found
+        return found.clone()
 
     return rows_of
