@@ -14,6 +14,7 @@ from noisette.door import release
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
+from noisette.grid import MOST
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
 from noisette.private import Private
@@ -105,6 +106,8 @@ def private_means(
             f"rate {mechanism.rate:g}, steps {mechanism.steps} and micro_batch {encoder.micro_batch} are not all 1.",
             hint="let plan_means make it",
         )
+    if len(rows) > MOST:
+        raise InvalidInput(f"more than {MOST:,} rows may not add up exactly.", hint="take means of fewer rows")
     unit = (upper - lower) / 2
     middle = lower + unit
     total = Private(encoder.encode((rows.double() - middle) / unit).sum(dim=0))
