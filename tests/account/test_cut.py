@@ -76,7 +76,7 @@ def test_every_accountant_pays_for_the_cut(name: str, most: int) -> None:
     assert 0 < spent < DELTA
     # floats are paid for once, whichever way around
     assert guarantee(plain(mechanism), DELTA - spent, name).epsilon <= claimed * (1 + 1e-6)
-    assert claimed > guarantee(plain(mechanism), DELTA, name).epsilon
+    assert claimed > guarantee(plain(mechanism), DELTA, name).epsilon * (1 - 1e-9)
     slack = 0.999 * claimed
     spent = STEPS * float(stats.binom.sf(most, N + 1, RATE)) * (1 + math.exp(slack))
     assert guarantee(plain(mechanism), DELTA - spent, name).epsilon > slack, "and no smaller epsilon would do"

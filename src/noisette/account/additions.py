@@ -47,13 +47,14 @@ class Addition:
 
 
 def deltas_with(addition: Addition, epsilons: Array, ideal: Callable[[Array], Array]) -> Array:
-    """The deltas (n,) at `epsilons` (n,), where `ideal` gives those of the ideal run."""
+    """The deltas (n,) at `epsilons` (n,), ascending, where `ideal` gives those of the ideal run."""
     if not addition:
         return np.asarray(ideal(epsilons))
     with np.errstate(over="ignore"):
         extra = addition.chance * (1 + np.exp(epsilons - addition.shift))
     deltas = math.exp(addition.shift) * np.asarray(ideal(epsilons - 2 * addition.shift))
-    return np.asarray(np.minimum(1.0, deltas + extra))
+    # a chance weighs more the larger epsilon is, but what holds at one epsilon holds at every larger one
+    return np.asarray(np.minimum.accumulate(np.minimum(1.0, deltas + extra)))
 
 
 def epsilon_with(addition: Addition, delta: float, epsilon: Callable[[float], float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -57,6 +58,12 @@ def _difference(block: ProfileSet, most_levels: int = 128) -> ProfileSet:
     least = np.minimum.accumulate(sums[::-1])[::-1]  # of all pairs that reach this rank or a higher one
     edges, first = np.unique(ranks, return_index=True)
     return ProfileSet(least[first][None], np.diff(edges, prepend=0))
+
+
+@lru_cache(maxsize=32)
+def _largest(encoder: Encoder) -> float:
+    image = encoder._single_image  # of some encoders millions of numbers
+    return max((float(block.levels.max()) for block in image.profiles), default=image.norm)
 
 
 class Encoder(Spec):
@@ -115,8 +122,7 @@ class Encoder(Spec):
     @property
     def largest(self) -> float:
         """What no coordinate of an encoded row exceeds."""
-        image = self._single_image
-        return max((float(block.levels.max()) for block in image.profiles), default=image.norm)
+        return _largest(self)
 
     @property
     def step(self) -> float:

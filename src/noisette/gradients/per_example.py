@@ -65,7 +65,7 @@ class Gradients:
     >>> gradients.dim
     8
     >>> [tuple(rows.shape) for rows in gradients.chunks((torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))]
-    [(4, 8), (2, 8)]
+    [(3, 8), (3, 8)]
     """
 
     def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64) -> None:
@@ -163,7 +163,7 @@ class Gradients:
         for part in parts(batch, most):
             wide = max(size(part), min(most, self._least or 1))
             terms = way.terms(filled(part, wide), size(part))
-            sums.add(kernel, terms, self._layout, wide, total, most)
+            sums.add(kernel, terms, self._layout, size(part), total, most)
         return sums.in_order(terms, self._layout, total) if terms else total
 
     def check(self, batch: Batch) -> None:

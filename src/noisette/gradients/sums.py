@@ -37,9 +37,9 @@ def takes(kernel: Kernel, layout: Layout) -> bool:
 
 
 def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor, most: int) -> None:
-    """Add the encoded gradients of `count` examples to `total`, float64 (dim,), in the kernel's order.
+    """Add the encoded gradients of the first `count` examples to `total`, float64 (dim,), in the kernel's order.
 
-    `most` is the largest such count of all that are added to the same total.
+    `most` is the largest number of examples in terms of all that are added to the same total.
     """
     if kernel.limit is None:
         for some in _a_few(terms, layout.dim, count):
@@ -53,14 +53,14 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
         kernel, limit = kernel.with_products(most)
     squares = torch.zeros(count, dtype=torch.float64)
     for term, _ in factored:
-        squares += term.square_norms()
+        squares += term.square_norms()[:count]
     if any(others):
         few = _a_few(others, layout.dim, count)
         factors = torch.cat([kernel.clip(_entered(others, layout, some), total, squares[some]) for some in few])
     else:
         factors = torch.where(squares.isfinite(), torch.clamp(limit / squares.sqrt(), max=1.0), 0.0)
     for term, span in factored:
-        term.add(factors, total[span], kernel.step)
+        term.add(factors, total[span], kernel.step)  # of examples behind those that have a factor nothing counts
 
 
 def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class Factored(Term):
 
     @abstractmethod
     def add(self, weights: Tensor, total: Tensor, step: float) -> None:
-        """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+        """Add the gradients of the first b examples, each times its weight, float64 (b,), to `total`, float64 (n,)."""
 
 
 class Native(Term):
@@ -135,8 +135,9 @@ class Outer(Factored, Native):
 
     def add(self, weights: Tensor, total: Tensor, step: float) -> None:  # noqa: ARG002 - a product has no rows to round
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
-        weights = weights.unsqueeze(1)
-        x, g = (torch.where(weights != 0, part, 0.0).double() for part in (self._x, self._g))  # zero times NaN is NaN
+        weights, count = weights.unsqueeze(1), len(weights)
+        both = self._x[:count], self._g[:count]
+        x, g = (torch.where(weights != 0, part, 0.0).double() for part in both)  # zero times NaN is NaN
         total.view(g.shape[1], x.shape[1]).addmm_((g * weights).T, x)
 
     def enter(self, layers: Layers, at: int, some: slice) -> None:
@@ -175,6 +176,8 @@ class Lookup(Factored):
     def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
         keys, sums = self._summed()
+        mine = keys < len(weights) * self._count
+        keys, sums = keys[mine], sums[mine]
         weights = weights[keys // self._count].unsqueeze(1)
         scaled = toward_zero(torch.where(weights != 0, sums, 0.0) * weights, step)
         total.view(self._count, -1).index_add_(0, keys % self._count, scaled)
