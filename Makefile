@@ -1,9 +1,12 @@
 # `make demo` trains a private model, `make test` checks everything. Each sets up .venv the first time, and whenever
-# pyproject.toml or constraints.txt change; otherwise it starts at once.
+# pyproject.toml, constraints.txt or the kernel change; otherwise it starts at once. The demo takes what a user takes,
+# everything else what a contributor needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PARTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
+PLAIN := $(VENV)/.plain
 READY := $(VENV)/.ready
 
 # Tensors here are small, and tests run side by side: one thread each.
@@ -20,7 +23,7 @@ endif
 .PHONY: demo test browser quick lint slow research sanitize bench bench-page figures wheel docs clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
-demo: $(READY)
+demo: $(PLAIN)
 	$(BIN)/noisette train digits
 
 # lint, types, tests, and every example in docstrings and on the pages
@@ -86,8 +89,15 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
+# Bytecode is written where a module is first imported: most of what these packages bring never is.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e
+
+$(PLAIN): $(PARTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[dev]"
-	$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib || true  # pip would take one core; some packages have templates
+	$(INSTALL) ".[plot,sklearn]"
 	touch $@
+
+$(READY): $(PARTS)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) ".[dev]"
+	touch $(PLAIN) $@

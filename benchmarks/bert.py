@@ -45,8 +45,9 @@ class Sentences(Dataset):
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         row = {"input_ids": self.words[number], "attention_mask": self.mask[number], "labels": self.labels[number]}
-        more = {"position_ids": torch.arange(TOKENS), "token_type_ids": torch.zeros(TOKENS, dtype=torch.long)}
-        return {**row, **more} if self.explicit else row
+        if self.explicit:
+            row |= {"position_ids": torch.arange(TOKENS), "token_type_ids": torch.zeros(TOKENS, dtype=torch.long)}
+        return row
 
 
 def bert() -> transformers.BertForSequenceClassification:

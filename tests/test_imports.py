@@ -13,7 +13,7 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors"},
-    {"spec", "generator", "files", "batch", "meaning"},
+    {"spec", "generator", "files", "batch", "meaning", "locks"},
     {"objectives", "sampling", "grid"},
     {"noise"},
     {"profiles"},

@@ -6,7 +6,6 @@ it ends in an `InvalidInput` that names the file.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.locks import hold
 
 __all__ = [
     "array",
@@ -60,7 +60,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never a file of somebody else
     try:
         with os.fdopen(handle, "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())

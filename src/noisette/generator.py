@@ -141,4 +141,5 @@ def _forked() -> None:
         generator._lose()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # a system that cannot fork has nothing to forget
+    os.register_at_fork(after_in_child=_forked)

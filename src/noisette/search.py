@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from noisette.errors import InvalidInput, Unaccountable
+from noisette.errors import InvalidInput
 from noisette.mechanism import Mechanism, hash_of
 from noisette.spec import Spec, entries
 from noisette.trials import Trials
@@ -47,10 +47,6 @@ class Search(Spec):
         self._set(runs=tuple(dict.fromkeys(runs)))
         for piece in self.pieces:
             _ = piece.noise.known_scale, piece.encoder.known_dim  # what is open has no price
-            if piece.sampling.most is not None:
-                raise Unaccountable(
-                    "what it costs to choose among runs whose batches are cut is not known.", hint="leave most out"
-                )
             if piece.steps < 1:
                 raise InvalidInput("a run of no steps has nothing to be chosen by.", hint="give it steps")
 

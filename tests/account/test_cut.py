@@ -10,8 +10,9 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import pld
+from dp_accounting import pld, rdp
 from scipy import stats
+from scipy.optimize import brentq
 
 from noisette import L2, Gaussian, Laplace, Mechanism, Poisson, Ranked, calibrate, guarantee, tradeoff
 from noisette.account import Ledger, accountants, guarantees, read_ledger
@@ -190,3 +191,18 @@ def test_a_ledger_pays_for_the_cut(tmp_path: Path) -> None:
     with Ledger(tmp_path / "l.jsonl", data="demo") as ledger:
         ledger.spend(mechanism, STEPS)
         assert ledger.guarantee(DELTA).epsilon == guarantee(mechanism, DELTA).epsilon
+
+
+def test_what_other_batches_cost_is_on_the_page() -> None:
+    """Without replacement, by dp_accounting, where replacing an example moves a sum by twice the clip; and shuffled
+    passes, by the closed form of sixty Gaussian releases."""
+    account = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    release = dp_accounting.GaussianDpEvent(1.1 / 2)
+    account.compose(dp_accounting.SampledWithoutReplacementDpEvent(60_000, 256, release), 14_062)
+    mu = math.sqrt(60) / 1.1
+    shuffled = brentq(
+        lambda e: stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(-mu / 2 - e / mu) - DELTA, 1, 99
+    )
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "units.md").read_text()
+    assert f"| a fixed size, drawn anew every step | {account.get_epsilon(DELTA):.1f} |" in page
+    assert f"| shuffled passes | {shuffled:.2f} |" in page

@@ -10,9 +10,23 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import dp_event, rdp
+from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
-from noisette import L2, Gaussian, Laplace, Ledger, Mechanism, Ranked, calibrate, guarantee, read_ledger, tradeoff
+from noisette import (
+    L2,
+    Gaussian,
+    Laplace,
+    Ledger,
+    Mechanism,
+    Poisson,
+    Ranked,
+    calibrate,
+    guarantee,
+    read_ledger,
+    tradeoff,
+)
+from noisette.account.cut import chance_of_a_cut, deltas_with, uncut
 from noisette.account.pld import _losses
 from noisette.account.selection import _hull, _Profile, log_ratio, price, selected
 from noisette.errors import InvalidInput, LedgerError, Unaccountable
@@ -81,6 +95,59 @@ def test_never_below_the_exact_price_of_4000() -> None:
     check_enumeration(4000, seed=1)
 
 
+def check_cut_runs(pairs: int, factor: float = 1.0) -> bool:
+    """Whether what choosing among cut runs costs is within the bound, where a cut run does the worst that it can.
+
+    A run that is cut gives an outcome which no other run gives, which tells its data set, and whose score beats all
+    others. One run is cut with the chance `tail`; in the bound, all runs of a search with `factor` m times as much.
+    """
+    random, holds = np.random.default_rng(3), True
+    for number in range(pairs):
+        p, q = random_pair(random)
+        q = p if number % 2 else q  # where all that tells them apart is the cut
+        trials, tail = (
+            LAWS[number % 3](float(random.choice([2.0, 7.0, 40.0]))),
+            float(random.choice([1e-6, 1e-3, 0.02])),
+        )
+        forward, opposite = profile(p, q), profile(q, p)
+        shown = profile(
+            tuned(np.append((1 - tail) * p, [tail, 0.0]), trials), tuned(np.append((1 - tail) * q, [0.0, tail]), trials)
+        )
+        ratio = 0.0 if q is p else log_ratio(trials, forward, opposite)
+        free = price(trials, forward, opposite, ratio)(EPSILONS)
+        bound = deltas_with(factor * trials.mean * tail, EPSILONS, free)
+        holds &= bool(np.all(bound >= shown(EPSILONS) - 1e-10))
+    return holds
+
+
+def test_cut_runs_are_paid_for_as_often_as_they_are_made() -> None:
+    """By the chance that any of them is cut: so many as there are on average; half of that would not be enough."""
+    assert check_cut_runs(30)
+    assert not check_cut_runs(30, factor=0.4)
+    one = Mechanism(L2(dim=9), Gaussian(2.8), sampling=Poisson(4096 / 60000, most=4600, units=60000), steps=100)
+    other = one.replace(sampling=one.sampling.replace(most=4560))
+    chance = 100 * float(stats.binom.sf(4560, 60001, one.rate))
+    found = chance_of_a_cut((Search((one, other), GeometricTrials(10)), other))
+    assert found == pytest.approx(11 * chance, rel=1e-6)
+    assert uncut((Search((one, other), GeometricTrials(10)),)) == (
+        Search((one.replace(sampling=Poisson(one.rate)),), GeometricTrials(10)),
+    )
+
+
+def test_the_price_of_a_search_of_cut_runs() -> None:
+    """What is claimed holds by hand, and is more than without the cut; a ledger says the same."""
+    free = Search((BASE,), GeometricTrials(10))
+    cut = free.replace(runs=(BASE.replace(sampling=Poisson(BASE.rate, most=4500, units=60000)),))
+    claimed = guarantee(cut, 1e-5).epsilon
+    spent = 1000 * float(stats.binom.sf(4500, 60001, BASE.rate)) * (1 + math.exp(claimed))
+    assert 0 < spent < 1e-5
+    assert guarantee(free, 1e-5).epsilon < guarantee(free, 1e-5 - spent).epsilon <= claimed
+    assert claimed < 1.01 * guarantee(free, 1e-5 - spent).epsilon
+    with pytest.raises(Unaccountable, match="no finite epsilon"):
+        guarantee(cut.replace(trials=GeometricTrials(1000)), 1e-5)
+    assert np.all(tradeoff(cut).deltas > tradeoff(free).deltas)
+
+
 def test_an_attack_by_simulation_stays_below_the_price() -> None:
     """Searches with this very code on a mechanism of three outcomes: the best event's advantage, seen 4,000 times.
 
@@ -132,6 +199,23 @@ def test_the_largest_ratio_is_bounded_and_reached(law: type[Trials]) -> None:
     assert seen <= log_ratio(trials, forward, forward) <= seen + 2e-3
 
 
+def reference_price(mechanism: Mechanism, trials: Trials, delta: float) -> float:
+    """The epsilon of a search of Gaussian runs, from dp_accounting's losses of one run and a plain grid of events."""
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        mechanism.noise.known_scale / mechanism.encoder.image.norm, sampling_prob=mechanism.rate,
+        value_discretization_interval=2e-4,
+    ).self_compose(mechanism.steps)  # fmt: skip
+    sides, e, t = (one._pmf_remove, one._pmf_add), np.linspace(0, 12, 1500), np.geomspace(1e-9, 1, 1000)[:, None]
+    found = []
+    for forward, opposite in (sides, sides[::-1]):
+        grown = np.exp(e) * t + opposite.get_delta_for_epsilon(e)
+        left = 1 - np.exp(-e) * (1 - t - forward.get_delta_for_epsilon(e))
+        top = np.minimum(np.minimum(grown, left).min(axis=1), 1.0)
+        ratio = float((trials.log_slope(t[:, 0]) - trials.log_slope(top)).max())
+        found.append(forward.get_epsilon_for_delta(delta / trials.mean) + ratio)
+    return max(found)
+
+
 @pytest.mark.parametrize(
     ("mean", "law", "most", "about"),
     [
@@ -147,6 +231,7 @@ def test_prices(mean: int, law: str, most: float, about: float) -> None:
     assert guarantee(BASE, 1e-5).epsilon == pytest.approx(1, abs=1e-3)
     assert found.epsilon <= most
     assert found.epsilon == pytest.approx(about, abs=2e-3)
+    assert found.epsilon == pytest.approx(reference_price(BASE, trials_of(law, mean), 1e-5), rel=5e-4), "another price"
     assert found.kind == "bound"
 
 

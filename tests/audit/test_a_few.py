@@ -1,4 +1,5 @@
-"""A few of the full counts, with fixed seeds: one honest audit and noise x0.7 once for every law.
+"""A few of the full counts, with fixed seeds: one honest audit and noise x0.7 once for every law, of which three are
+left to `make test`.
 
 Both are asked of a law in one test, so that the accountant's curves are made once. Noise x0.9, which the likelihood
 ratio sees after 5,000 steps or more, is in the full counts; test_step.py sees it by its residuals.
@@ -18,13 +19,17 @@ HONEST = 250
 """Steps of an honest audit, whose level is 1e-4 however many there are."""
 AT_0_7 = 1000
 """2,000 steps a side are allowed, half of them shows noise x0.7 under these seeds."""
+OFTEN = tuple(NAMES.index(name) for name in ("Cauchy", "Gaussian", "StudentT"))
 
 
 def test_with_the_kernel_and_without() -> None:
-    assert {kernel(number) for number in range(len(LAWS))} == {"", "off"}
+    assert {kernel(number) for number in OFTEN} == {"", "off"}
 
 
-@pytest.mark.parametrize("which", range(len(LAWS)), ids=NAMES)
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param(n, id=name, marks=[] if n in OFTEN else [pytest.mark.slow]) for n, name in enumerate(NAMES)],
+)
 def test_a_few_of_the_counts(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "tradeoff", cache(tradeoff))
     monkeypatch.setenv("NOISETTE_KERNEL", kernel(which))

@@ -167,7 +167,7 @@ def test_a_few_values_of_an_audit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-@_settings(1000)
+@_settings(100)
 @given(data=st.data())
 def test_many_values(
     data: st.DataObject, command: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,15 +208,6 @@ def test_errors_name_the_fix_and_leave_nothing(
 ) -> None:
     noisette("train", *options).assert_refused(sentence, hint)
     assert not list(tmp_path.glob("runs/*"))
-
-
-def test_a_log_that_cannot_be_written_leaves_nothing(
-    noisette: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It had been asked for after the run was set up, and left its folder."""
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    noisette("train", "--tensorboard", "--steps", "2").assert_refused("TensorBoard is not installed", "extra")
-    assert not list(tmp_path.glob("runs*"))
 
 
 def test_a_full_recipe_can_be_overridden(noisette: Command, tmp_path: Path) -> None:

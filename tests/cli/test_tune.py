@@ -39,7 +39,19 @@ def test_it_prints_what_may_be_shown(noisette: Command, folder: Path) -> None:
     assert f"guarantee: epsilon = {found['epsilon']:.4g}" in again.out
     assert "the price of the whole search, 4 runs on average (geometric); one run alone:" in again.out
     noisette("show", search / "private" / "trial-000000").assert_refused("is one of a search, and private")
+    for command in ("report", "show"):
+        noisette(command, search).assert_refused("is the folder of a search", f"noisette resume {search}")
+    noisette("report", search / "private").assert_refused("is the private part of a search")
     noisette("resume", found["winner"]).assert_refused("was chosen by a search")
+    Path(found["winner"]).rename("elsewhere")
+    noisette("resume", search).assert_refused("is complete, and runs/tiny-0001, which it has chosen, is gone")
+    assert noisette("report", "runs", "--json").json["unfinished"] == [search.name], "a payment is lost"
+    assert "a search that is paid for in full" in Path("runs/index.html").read_text()
+    for score in search.glob("private/*/score.json"):
+        score.write_text('{"score": null}')
+    (search / "result.json").unlink()
+    assert "with a score that is not a number" in noisette("resume", search).out
+    assert noisette("resume", search, "--json").json["score"] is None
 
 
 @pytest.mark.parametrize(
@@ -58,6 +70,8 @@ def test_it_prints_what_may_be_shown(noisette: Command, folder: Path) -> None:
         (("--public", "mnist"), "scores come from"),
         (("--jobs", 0), "jobs is 0"),
         (("--ray", "local"), "no address of a Ray cluster"),
+        (("--ray", "127.0.0.1:1"), "there is no Ray cluster"),
+        (("--ray", "127.0.0.1:99999"), "there is no Ray cluster"),
     ],
 )
 def test_refused(options: tuple[object, ...], says: str, noisette: Command, folder: Path) -> None:

@@ -39,10 +39,10 @@ def test_nobody_s_rows_are_in_both_parts(visits: Path) -> None:
 
 def test_columns_that_cannot_tell(visits: Path) -> None:
     for unit, says in (("wh", "has no column 'wh'"), ("label", "nothing to predict"), ("who", "line 2 is")):
-        if unit == "who":
-            visits.write_text("who,a,label\n ,1,0\n")
-        with refused(InvalidInput, says):
-            Dataset.from_csv(visits, "label", unit=unit)
+        for cell in (" ", "nan", "NULL") if unit == "who" else ("p1",):
+            visits.write_text(f"who,a,label\n{cell},1,0\n")
+            with refused(InvalidInput, says):
+                Dataset.from_csv(visits, "label", unit=unit)
 
 
 def test_train_for_people(noisette: Command, visits: Path, tmp_path: Path) -> None:

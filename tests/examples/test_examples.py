@@ -26,6 +26,15 @@ def test_it_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "epsilon = " in capsys.readouterr().out
 
 
+def test_users_as_units(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of its three runs one protects an image, and two a user with all of their images."""
+    runs = loaded("units").main(small=True)
+    assert ["one unit" in run["adjacency"] for run in runs] == [False, True, True]
+    assert all(run["epsilon"] <= 3 for run in runs)
+    assert runs[1]["largest_user"] > 8
+    assert capsys.readouterr().out.count("epsilon = ") == 3
+
+
 def test_adapters(capsys: pytest.CaptureFixture[str]) -> None:
     found = loaded("bert").main(small=True, lora=True)
     assert found["bags"] < 0.6

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from noisette import Mechanism
-from noisette.account import ledger, selection
+from noisette.account import cut, ledger, selection
+from noisette.recipes import held_out
+from noisette.search import Search
 from noisette.selection import planning, trial, tuning
-from noisette.trials import GeometricTrials
+from noisette.trials import GeometricTrials, Trials
 from tests.account import test_selection
 from tests.faults.table import by, fault
-from tests.selection import test_tuning
+from tests.selection import test_neighbours, test_tuning
 
 
 @fault(
@@ -37,12 +39,17 @@ def scores_published(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tuning, "_publish", wrong)
 
 
-@fault("price forgotten", by(test_tuning.test_a_search_and_its_price))
+PRICED = by(
+    test_tuning.test_runs_have_the_noise_that_the_whole_search_asks_for, says="the price of a search is another one"
+)
+
+
+@fault("price forgotten", PRICED)
 def planned_as_one(patch: pytest.MonkeyPatch) -> None:
     """The noise of a single run, as if there were one."""
     mechanisms_of = planning.mechanisms_of
     patch.setattr(planning, "mechanisms_of", lambda recipes, seen, trials: mechanisms_of(recipes, seen, None))
-    patch.setattr(planning, "guarantee", lambda search, delta, examples=None: _of_one(search, delta))
+    patch.setattr(planning, "guarantee", _of_one)
 
 
 def _of_one(thing: Any, delta: float) -> Any:
@@ -94,16 +101,64 @@ def same_direction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(selection, "_trade", lambda forward, opposite: trade(opposite, forward))
 
 
-@fault("price of a search without its factor", by(test_selection.test_never_below_the_exact_price))
+@fault(
+    "price forgotten: without its factor",
+    by(test_selection.test_never_below_the_exact_price),
+    by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
+    PRICED,
+)
 def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        test_selection, "price", lambda trials, *rest: lambda eps: selection.price(trials, *rest)(eps) / trials.mean
-    )
+    price = selection.price
+
+    def wrong(trials: Trials, *rest: Any) -> Any:
+        return lambda eps: price(trials, *rest)(eps) / trials.mean
+
+    for module in (selection, test_selection):
+        patch.setattr(module, "price", wrong)
 
 
-@fault("price of a search without its ratio", by(test_selection.test_never_below_the_exact_price))
+@fault(
+    "price forgotten: without its ratio",
+    by(test_selection.test_never_below_the_exact_price),
+    by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
+    PRICED,
+)
 def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(test_selection, "log_ratio", lambda *_: 0.0)
+    for module in (selection, test_selection):
+        patch.setattr(module, "log_ratio", lambda *_: 0.0)
+
+
+@fault(
+    "price forgotten: of cut runs, as if there were one",
+    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made),
+    by(test_selection.test_the_price_of_a_search_of_cut_runs),
+)
+def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
+    chance = cut._chance
+    patch.setattr(cut, "_chance", lambda one: chance(one.runs[0] if isinstance(one, Search) else one))
+
+
+@fault(
+    "a winner that is published twice",
+    by(test_tuning.test_killed_while_the_winner_is_published, says="there is another winner"),
+)
+def published_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tuning, "_winner_of", lambda folder, plan: None)
+
+
+@fault("private data taken for public", by(test_tuning.test_what_runs_are_trained_on_is_not_public))
+def compared_as_text(patch: pytest.MonkeyPatch) -> None:
+    """Another spelling of a file is taken for other people."""
+    patch.setattr(tuning.datasets, "people", lambda name: name)
+
+
+@fault(
+    "people who are on both sides of a search",
+    by(test_tuning.test_nobody_is_on_both_sides, says="somebody is on both sides"),
+)
+def sides_of_rows(patch: pytest.MonkeyPatch) -> None:
+    sides = held_out.sides
+    patch.setattr(held_out, "sides", lambda names, share: sides(range(len(names)), share))
 
 
 @fault("a held-out part that is trained on", by(test_tuning.test_held_out_examples_are_not_trained_on))
@@ -112,3 +167,24 @@ def trained_on_all(patch: pytest.MonkeyPatch) -> None:
 
     parted = inputs.parted
     patch.setattr(inputs, "parted", lambda data, share: (data, parted(data, share)[1]))
+
+
+@fault(
+    "a search that tells something of the examples that it holds out",
+    by(
+        test_neighbours.test_neighbours_cannot_be_told_apart,
+        slot=test_neighbours.HELD,
+        value=float("nan"),
+        says="tells",
+    ),
+)
+def held_out_told(patch: pytest.MonkeyPatch) -> None:
+    promised = tuning._promised
+
+    def wrong(plan: planning.Plan, won: Path, steps: int) -> dict[str, Any]:
+        opened = trial.reopen(won)
+        opened.close()
+        assert opened.seen.held is not None
+        return promised(plan, won, steps) | {"mean": float(opened.seen.held.train_inputs.nanmean())}
+
+    patch.setattr(tuning, "_promised", wrong)

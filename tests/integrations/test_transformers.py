@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 import torch
 import transformers
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 
 from noisette import L2, Gaussian, Mechanism, guarantee, read_ledger
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
-from noisette.gradients import rules, terms
+from noisette.gradients import SlowPath, rules, terms
 from noisette.integrations.transformers import PrivateTrainer
 from noisette.objectives import classification
 from noisette.training import private_run
@@ -78,6 +79,28 @@ def test_every_model_trains(name: str, of: Any, tmp_path: Path) -> None:
     for label, p in trainer.model.named_parameters():
         assert torch.equal(p, before[label]) != p.requires_grad, label
     assert read_ledger(tmp_path / "ledger.jsonl").guarantee(1e-3).epsilon == trainer.guarantee().epsilon
+
+
+def test_mixed_precision_goes_the_fast_way(tmp_path: Path) -> None:
+    """Accelerate puts bf16 into the forward of the model; the sum of a step stays within its bound all the same."""
+    mechanism = Mechanism(L2(radius=1e-3), Gaussian(scale=1.0), rate=1.0, steps=1)
+    trainer = trainer_of(
+        tmp_path, train_dataset=Subset(Rows("bert"), [0]), mechanism=mechanism, bf16=True, max_grad_norm=0.0
+    )
+    seen = list[float]()
+    monitor = private_run.release
+
+    def noted(mechanism: Mechanism, total: Any, **given: Any) -> Any:
+        seen.append(float(total.unsafe_values().norm()))
+        return monitor(mechanism, total, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private_run, "release", noted)
+        with warnings.catch_warnings(action="ignore", category=SlowPath):  # the path itself is looked at
+            trainer.train()
+    assert trainer.private._gradients.path == "layers"
+    assert seen[0] <= 1e-3
+    assert seen[0] == pytest.approx(1e-3, rel=1e-6), "clipped, and in full precision"
 
 
 def test_a_budget_becomes_a_mechanism(tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def test_a_wrong_image_size_is_told_with_models_that_fit() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "options"),
     [
-        ("mlp", (4,), 1, {}),
+        ("mlp", (4,), 0, {}),
+        ("digits_cnn", (1, 8, 8), 1, {}),
         ("linear", (4,), 2.5, {}),
         ("mlp", (4,), 3, {"hidden": 5}),
         ("mlp", (4,), 3, {"hidden": (0,)}),

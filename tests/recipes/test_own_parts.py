@@ -87,7 +87,7 @@ def test_a_model_of_ones_own_is_trained_and_loaded(tmp_path: Path, monkeypatch: 
     for name, text in (
         ("mynets:Missing", "cannot be imported"),
         ("nowhere_at_all:Net", "cannot be imported"),
-        (":Net", "cannot be imported"),
+        (":Net", "is no import path"),
         ("mynets:number", "makes no model"),
     ):
         with refused(match=text):

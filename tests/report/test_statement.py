@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +18,7 @@ from noisette.report.run import Run
 from noisette.report.statement import Statement
 from tests.cli.command import Command
 from tests.report.runs import WORDS, finished
-from tests.selection.searches import searched
+from tests.selection.searches import by_public_score, searched
 
 
 def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
@@ -48,13 +50,91 @@ def test_numbers_are_those_of_the_whole_curve(tmp_path: Path) -> None:
     assert statement.tests[0][1] in statement.meaning[1]
 
 
-def test_the_registry_reads_it(tmp_path: Path) -> None:
-    run = Run.read(finished(tmp_path))
-    entry = yaml.safe_load(registry(Statement(run)))["deployment"]
-    assert entry["product"]["name"] == WORDS["name"]
-    assert entry["product"]["data_curators"] == [WORDS["curator"]]
-    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": run.promise.epsilon, "delta": 1e-5}
-    assert entry["model"]["access_type_description"] == "not stated"
+FIELDS: dict[str, Any] = {
+    "status": {"Draft"},
+    "deployment": {
+        "product": {
+            "name": str, "data_curators": list, "intended_use": str, "data_product_type": {"Machine learning model"},
+            "data_product_region": str, "description": str, "publication_date": r"\d{4}-\d\d-\d\d",
+        },
+        "dp_flavor": {
+            "name": {"Approximate DP"}, "input_metric": str, "bound_on_input_distance": {"1"}, "output_measure": str,
+            "bound_on_output_distance": str, "data_domain": str, "unprotected_quantities": str,
+        },
+        "privacy_loss": {
+            "privacy_unit": {"record-level", "user-level"}, "privacy_unit_description": str,
+            "privacy_parameters": {"epsilon": float, "delta": float}, "privacy_parameters_description": str,
+        },
+        "model": {
+            "model_name": {"Central"}, "model_name_description": str, "release_type": {"One release"},
+            "release_type_description": str, "data_source_type": {"Static"}, "access_type": {"Non-interactive"},
+            "access_type_description": str,
+        },
+        "accounting": {"post_processing": str, "composition": str},
+        "implementation": {
+            "pre_processing_eda_hyperparameter_tuning": str, "mechanisms": str, "justification": str,
+        },
+        "additional_information": str,
+    },
+}  # fmt: skip
+"""The registry's fields, the types of their values, and those of which there are only some: a set, or a pattern."""
+
+
+def check_fields(found: Any, wanted: Any, where: str = "") -> None:
+    """`found` has these fields, in this order, and no others, and nothing is empty."""
+    if isinstance(wanted, dict):
+        assert list(found) == list(wanted), where
+        for name, one in wanted.items():
+            check_fields(found[name], one, f"{where}/{name}")
+    elif isinstance(wanted, type):
+        assert type(found) is wanted, where
+        assert found, where
+    else:
+        assert found in wanted if isinstance(wanted, set) else re.fullmatch(wanted, found), where
+
+
+@pytest.mark.parametrize("kind", ["run", "people", "search"])
+def test_the_registry_has_its_fields_and_all_that_people_ask_for(kind: str, tmp_path: Path) -> None:
+    if kind == "search":
+        winner = searched(tmp_path / "runs", **by_public_score(tmp_path))[1].winner
+        assert winner is not None
+        run = Run.read(winner)
+    else:
+        run = Run.read(finished(tmp_path, **({"unit": "a"} if kind == "people" else {})))
+    statement = Statement(run)
+    text = registry(statement)
+    entry = yaml.safe_load(text)
+    check_fields(entry, FIELDS)
+    told = entry["deployment"]
+    assert told["privacy_loss"]["privacy_parameters"] == {"epsilon": run.promise.epsilon, "delta": run.promise.delta}
+    assert told["privacy_loss"]["privacy_unit"] == ("user-level" if kind == "people" else "record-level")
+    assert told["implementation"]["mechanisms"] == repr(run.search or run.mechanism)
+    assert ("the epsilon covers the whole search" in told["implementation"][next(iter(told["implementation"]))]) == (
+        kind == "search"
+    )
+    more = told["additional_information"]
+    for fact in (
+        f": {run.examples:,} (public)",
+        "Examples of a person: ",
+        "Sampling: Poisson",
+        f"rate of {run.mechanism.rate:.6g}",
+        f"Steps: {run.mechanism.steps}",
+        f"Encoder: {run.mechanism.encoder!r}",
+        f"Noise: {run.mechanism.noise!r}",
+        f"Accountant: pld ({run.promise.basis})",
+        "Arithmetic: ",
+        "Audit: none",
+        f"Mechanism: {run.promise.mechanism_hash}",
+        "Versions: noisette ",
+        "with 1% false alarms: finds at most ",
+        "with 10% false alarms: finds at most ",
+    ):
+        assert fact in more, fact
+    if kind != "search":
+        assert told["product"]["name"] == WORDS["name"]
+        assert told["product"]["data_curators"] == [WORDS["curator"]]
+        assert told["dp_flavor"]["data_domain"] == WORDS["domain"]
+    assert told["model"]["access_type_description"] == "not stated"
 
 
 @pytest.mark.parametrize(
@@ -123,9 +203,11 @@ def test_a_run_without_test_part_or_versions(tmp_path: Path) -> None:
 
 
 def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Path) -> None:
-    folder, tuned = searched(tmp_path / "runs")
+    folder, tuned = searched(tmp_path / "runs", **by_public_score(tmp_path))
     assert tuned.winner is not None
     run = Run.read(tuned.winner)
+    assert run.examples == 50
+    assert run.versions.keys() == {"noisette", "torch", "dp-accounting"}
     assert run.promise == tuned.promise
     text = noisette("show", tuned.winner, "--statement").out
     assert "for the whole search that chose it" in text

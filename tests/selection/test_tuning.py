@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +24,20 @@ import pytest
 import torch
 from scipy import stats
 
-from noisette import LogUniform, guarantee, load, read_ledger, tune
+from noisette import LogUniform, Mechanism, guarantee, load, read_ledger, tune
 from noisette.account import Ledger
+from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
 from noisette.recipes import Recipe, Seen, points, reopen
-from noisette.recipes.held_out import slots
-from noisette.selection import go_on, trial
+from noisette.recipes.held_out import parted, sides
+from noisette.selection import Tuned, go_on, trial
 from noisette.selection.candidates import Candidates
 from noisette.selection.planning import Plan
-from noisette.selection.trial import best, make, place, score, score_at
+from noisette.selection.trial import _right, best, make, place, score, score_at
 from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
-from tests.account.test_selection import chances
-from tests.selection.searches import GRID, TINY, prepared, searched
+from tests.account.test_selection import chances, reference_price
+from tests.selection.searches import GRID, TINY, by_public_score, of_people, prepared, searched
 
 PUBLIC = {"search.json", "ledger.jsonl", "result.json"}
 WINNER = {
@@ -40,6 +45,7 @@ WINNER = {
     "mechanism.toml",
     "settings.json",
     "model.pt",
+    "model.safetensors",
     "ledger.jsonl",
     "metrics.jsonl",
     "guarantee.json",
@@ -69,7 +75,7 @@ def test_a_search_and_its_price(tmp_path: Path) -> None:
 
 
 def test_the_winner_is_the_best_by_its_score(tmp_path: Path) -> None:
-    folder, found = searched(tmp_path, trials=GeometricTrials(4), seed=8)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=GeometricTrials(4), seed=8)
     scores = [score_at(one) for one in sorted((folder / "private").glob("trial-*"))]
     assert len(scores) > 1
     assert found.score == max(scores)
@@ -110,12 +116,12 @@ def test_nothing_private_is_public(tmp_path: Path) -> None:
     ids=repr,
 )
 def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
-    """Forty searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
-    counts = Counter()
-    for seed in range(40):
-        folder = prepared(tmp_path, trials=trials, seed=1000 + seed)
+    """Searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
+    counts, options = Counter(), by_public_score(tmp_path)
+    for seed in range(24):
+        folder = prepared(tmp_path / "runs", **options, trials=trials, seed=1000 + seed)
         counts[min(len(list((folder / "private").glob("trial-*"))), 5)] += 1
-    expected = 40 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
+    expected = 24 * np.append(chances(trials)[:5], chances(trials)[5:].sum())
     drawn = np.array([counts[k] for k in range(6)])
     used = expected > 0
     assert not drawn[~used].any()
@@ -133,10 +139,10 @@ def test_candidates_are_drawn_alike() -> None:
 def test_no_run_at_all(tmp_path: Path) -> None:
     """A Poisson number may be 0: paid in full, and nothing is published."""
     seed = next(seed for seed in range(100) if _drawn(seed) == 0)
-    folder, found = searched(tmp_path, trials=PoissonTrials(1), seed=seed)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(1), seed=seed)
     assert (found.winner, found.settings, found.score) == (None, None, None)
     assert read_ledger(folder / "ledger.jsonl").mechanisms() == (Plan.read(folder).search,)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
 
 
 def _drawn(seed: int) -> int:
@@ -163,7 +169,7 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
 
 
 def test_no_run_without_payment(tmp_path: Path) -> None:
-    folder = prepared(tmp_path)
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path))
     (folder / "ledger.jsonl").unlink()
     with pytest.raises(LedgerError, match="is missing"):
         make(folder, None, None, 0)
@@ -175,7 +181,7 @@ def test_no_run_without_payment(tmp_path: Path) -> None:
 
 def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the first run is made, the whole search is on disk, also where a kill came before the payment."""
-    folder, seen = prepared(tmp_path), []
+    folder, seen = prepared(tmp_path / "runs", **by_public_score(tmp_path)), []
 
     def stop(*_: Any, **__: Any) -> None:
         seen.append(read_ledger(folder / "ledger.jsonl").mechanisms())
@@ -190,7 +196,7 @@ def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """kill -9 in the middle: the same runs with the same settings, paid once."""
-    folder = prepared(tmp_path, trials=PoissonTrials(4), seed=5)
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(4), seed=5)
     before = {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")}
     assert len(before) > 2
     code = f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=5)"
@@ -208,6 +214,42 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     assert (folder / "ledger.jsonl").read_bytes() == paid
     assert {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")} == before
     assert all(path.read_text() == text for path, text in kept.items()), "what was scored is not scored again"
+
+
+def test_killed_while_the_winner_is_published(tmp_path: Path) -> None:
+    """kill -9 before each file or folder gets its name: there is one winner, the same, and nothing is paid again."""
+    folder = prepared(root := tmp_path / "runs", **by_public_score(tmp_path))
+    for number in range(len(list(folder.glob("private/trial-*")))):
+        make(folder, 4, None, number)
+    paid, moments = (folder / "ledger.jsonl").read_bytes(), 0
+    while _dies(partial(go_on, folder), moments):
+        shutil.copytree(root, resumed := tmp_path / f"resumed {moments}")
+        found = go_on(resumed / folder.name)
+        assert [one.name for one in resumed.glob("tiny-0*")] == ["tiny-0001"], "there is another winner"
+        assert found.winner == resumed / "tiny-0001"
+        assert {file.name for file in found.winner.iterdir()} == WINNER
+        assert (resumed / folder.name / "ledger.jsonl").read_bytes() == paid
+        shutil.rmtree(root / "tiny-0001", ignore_errors=True)
+        moments += 1
+    assert moments == len(WINNER) + 2, "each file of the winner, its folder, and what the search says of it"
+
+
+def _dies(work: Callable[[], object], after: int) -> bool:
+    """Whether a process at this `work` is killed before it gives a file its name, `after` others having theirs."""
+    child = os.fork()
+    if not child:
+        names = itertools.count()
+
+        def watch(event: str, _: object) -> None:
+            if event == "os.rename" and next(names) == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_what_is_gone_is_not_made_up(tmp_path: Path) -> None:
@@ -238,12 +280,12 @@ def test_a_private_score_has_the_noise_that_was_planned(tmp_path: Path) -> None:
     try:
         held = opened.seen.held
         assert held is not None
-        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        exact = _accuracy(opened.trainer.evaluated, held)
         drawn = np.array([score(plan, opened) for _ in range(300)])
     finally:
         opened.close()
     assert 0.02 < exact < 0.98
-    noise = (drawn - exact) * 2 * len(held[0])  # in units of half the range of one example's score
+    noise = (drawn - exact) * 2 * held.sampled  # in units of half the range of one example's score
     assert stats.kstest(noise, plan.search.score.noise.cdf).pvalue > 1e-6, "the score does not have its noise"
 
 
@@ -257,9 +299,9 @@ def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
         list(opened.points())
         held = opened.seen.held
         assert held is not None
-        exact = float((opened.trainer.evaluated(held[0]).argmax(dim=1) == held[1]).double().mean())
+        exact = _accuracy(opened.trainer.evaluated, held)
         assert plan.search.score is not None
-        spread = plan.search.score.noise.known_scale / len(held[0])
+        spread = plan.search.score.noise.known_scale / held.sampled
         assert score(plan, opened, 3) == pytest.approx(exact, abs=20 * spread), "chosen by other examples"
         assert exact > 0.5 > 0.2 > points.read(place(folder, 0))[-1].accuracy
     finally:
@@ -269,29 +311,73 @@ def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
 def test_held_out_examples_are_not_trained_on() -> None:
     recipe = Recipe.load("digits")
     whole, parted = Seen.of(recipe), Seen.of(TINY.changed(held_out=0.2))
-    out = slots(1437, 0.2)
+    out = sides(range(1437), 0.2)
     assert parted.held is not None
-    assert torch.equal(parted.held[0], whole.data.train_inputs[out])
+    assert torch.equal(parted.held.train_inputs, whole.data.train_inputs[out])
     assert torch.equal(parted.data.train_inputs, whole.data.train_inputs[~out])
-    assert torch.equal(slots(1000, 0.2), slots(2000, 0.2)[:1000]), "a slot's side is its own"
-    assert 0.15 < float(slots(5000, 0.2).float().mean()) < 0.25
+    assert torch.equal(sides(range(1000), 0.2), sides(range(2000), 0.2)[:1000]), "a slot's side is its own"
+    assert 0.15 < float(sides(range(5000), 0.2).float().mean()) < 0.25
+
+
+def test_nobody_is_on_both_sides(tmp_path: Path) -> None:
+    kept, held = parted(Seen.of(of_people(tmp_path)["recipe"]).data, 0.2)
+    assert not set(kept.train_units or ()) & set(held.train_units or ()), "somebody is on both sides"
+    assert kept.sampled + held.sampled == 150
+    assert 15 < held.sampled < 45
+
+
+def test_people_with_many_examples(tmp_path: Path) -> None:
+    """All examples of a person are on one side, a score moves by at most one person, and the promise is for them."""
+    folder, found = searched(tmp_path / "runs", **of_people(tmp_path), seed=2)
+    plan, opened = Plan.read(folder), reopen(place(folder, 0))
+    try:
+        kept, held = opened.seen.data, opened.seen.held
+        score_of = partial(score, plan, opened)
+        right = _right(opened.assembly.task, opened.trainer.evaluated, held, torch.device("cpu"))
+    finally:
+        opened.close()
+    assert found.promise.adjacency == "add/remove one unit with all its examples, Poisson sampling"
+    assert held is not None
+    assert kept.sampled + held.sampled == 150
+    assert len(kept.train_inputs) + len(held.train_inputs) == 1200
+    assert plan.search.runs[0].rate == 30 / kept.sampled
+    assert json.loads((found.winner / "guarantee.json").read_text())["examples"] == kept.sampled
+    assert right.shape == (held.sampled,)
+    assert right.min() >= 0
+    assert right.max() <= 1
+    spread = plan.search.score.noise.known_scale / held.sampled
+    assert score_of(2) == pytest.approx(float(right.mean()), abs=20 * spread)
+    with pytest.raises(InvalidInput, match="at least 1/150"):
+        prepared(tmp_path / "other", **of_people(tmp_path) | {"delta": 1 / 149})
+
+
+def _accuracy(model: torch.nn.Module, held: Dataset) -> float:
+    return float((model(held.train_inputs).argmax(dim=1) == held.train_targets).double().mean())
 
 
 def test_public_scores_are_free_and_exact(tmp_path: Path) -> None:
-    table = tmp_path / "public.csv"
-    data = Seen.of(TINY).data
-    rows = torch.cat([data.train_targets[:50, None].float(), data.train_inputs[:50].flatten(1)], dim=1)
-    names = ",".join(["label", *(f"p{i}" for i in range(64))])
-    table.write_text("\n".join([names, *(",".join(f"{x:g}" for x in row) for row in rows.tolist())]) + "\n")
-    private = tmp_path / "private.csv"
-    private.write_text(table.read_text())
-    recipe = TINY.changed(data=f"csv:{private}:label", batch=20)
-    folder, found = searched(tmp_path / "runs", recipe=recipe, public=f"csv:{table}:label", delta=1e-3)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path))
     assert Plan.read(folder).search.score is None
     assert found.score is not None
     assert found.score * 50 == pytest.approx(round(found.score * 50)), "an accuracy of 50 examples, without noise"
-    with pytest.raises(InvalidInput, match="is what the runs are trained on"):
-        prepared(tmp_path, recipe=recipe, public=f"csv:{private}:label", delta=1e-3)
+
+
+def test_what_runs_are_trained_on_is_not_public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the file is spelled, and whatever its labels are."""
+    monkeypatch.chdir(tmp_path)
+    options = by_public_score(tmp_path)
+    for same in (options["recipe"].data, "csv:private.csv:label", f"csv:{tmp_path / 'private.csv'}:p3:0.5"):
+        with pytest.raises(InvalidInput, match="is what the runs are trained on"):
+            prepared(tmp_path, **options | {"public": same})
+
+
+def test_runs_have_the_noise_that_the_whole_search_asks_for(tmp_path: Path) -> None:
+    """What the runs will be trained with, priced by another library: as much as was asked for, as the ledger says."""
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path))
+    (trained,) = {Mechanism.from_toml(one.read_text()) for one in folder.glob("private/trial-*/mechanism.toml")}
+    exact = reference_price(trained, GeometricTrials(3), 1e-3)
+    assert 2.98 < exact < 3.001, "the price of a search is another one"
+    assert read_ledger(folder / "ledger.jsonl").guarantee(1e-3).epsilon == pytest.approx(exact, rel=5e-4)
 
 
 # -- what can be asked for ---------------------------------------------------------------------------------------------
@@ -330,8 +416,9 @@ def test_bad_input_leaves_nothing(options: dict[str, Any], says: str, tmp_path: 
 
 def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
     """Batches and noises of different price: the search costs the worst, within the budget."""
-    candidates = [{"batch": 100, "lr": LogUniform(0.5, 2)}, {"batch": 500}, {"noise": "Gaussian()", "steps": 9}]
-    folder = prepared(tmp_path, candidates=candidates, trials=PoissonTrials(4))
+    candidates = [{"batch": 10, "lr": LogUniform(0.5, 2)}, {"batch": 40}, {"noise": "Gaussian()", "steps": 9}]
+    options = by_public_score(tmp_path)
+    folder = prepared(tmp_path / "runs", **options, candidates=candidates, trials=PoissonTrials(4))
     plan = Plan.read(folder)
     assert len(plan.search.runs) == 3
     assert 2.8 < plan.promise.epsilon <= 3.0
@@ -340,7 +427,8 @@ def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
 
 
 def test_from_python(tmp_path: Path) -> None:
-    found = tune(TINY, {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path)
+    options = by_public_score(tmp_path)
+    found = tune(options.pop("recipe"), {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path, **options)
     assert found.winner == tmp_path / "tiny-0001"
     assert found.promise.stamps == ()
 
@@ -359,13 +447,59 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             yield "auto"  # it ends when its input does
 
 
+@pytest.fixture
+def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a head that `ray start` has started, as it is done on a cluster, with a token of this test."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(16).hex())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short:
+        command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=2"]
+        options = [
+            f"--port={address[10:]}",
+            f"--temp-dir={short}",
+            "--include-dashboard=false",
+            "--disable-usage-stats",
+        ]
+        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not _listens(address):
+                assert process.poll() is None, "Ray did not start"
+                time.sleep(0.2)
+            yield address
+            process.terminate()
+
+
+def _listens(address: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(address.partition(":")[2]))) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
     """Two processes, and two workers of Ray, make the very runs that one process makes."""
-    results = []
+    made, options = [], by_public_score(tmp_path)
     for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
-        folder = prepared(tmp_path / name, trials=PoissonTrials(4), seed=6)
-        found = go_on(folder, seed=6, **how)
-        results.append((found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]))
-    assert results[0] == results[1] == results[2]
+        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
+        made.append(_made(folder, go_on(folder, seed=6, **how)))
+    assert made[0] == made[1] == made[2]
+
+
+def _made(folder: Path, found: Tuned) -> tuple[Any, ...]:
+    return found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]
+
+
+@pytest.mark.slow
+def test_a_cluster_by_its_address(tmp_path: Path, head: str) -> None:
+    """In a process of its own, since Ray keeps the first token that it has seen."""
+    made, options = [], by_public_score(tmp_path)
+    for name, how in {"one": "", "ray": f", ray={head!r}"}.items():
+        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
+        code = (
+            f"from pathlib import Path; from noisette.selection import go_on; go_on(Path({str(folder)!r}), seed=6{how})"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+        made.append(_made(folder, go_on(folder)))
+    assert made[0] == made[1]

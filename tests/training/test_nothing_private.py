@@ -40,9 +40,9 @@ def _data(seed: int = 0) -> Dataset:
     return Dataset.from_arrays("mine", *parts, classes=3)
 
 
-def _neighbour(data: Dataset, row: Tensor, label: int) -> Dataset:
+def _neighbour(data: Dataset, row: Tensor, label: int, slot: int = 0) -> Dataset:
     inputs, targets = data.train_inputs.clone(), data.train_targets.clone()
-    inputs[0], targets[0] = row, label
+    inputs[slot], targets[slot] = row, label
     return Dataset(data.name, inputs, targets, data.test_inputs, data.test_targets, data.classes)
 
 

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import torch
 from scipy import stats
@@ -18,6 +20,7 @@ from noisette import L2, Encoder, Gaussian, Generator, Mechanism, Poisson, Ranke
 from noisette.audit.canary import neighbours
 from noisette.audit.step import attacks
 from noisette.errors import InvalidInput
+from noisette.gradients import Gradients
 from noisette.training import Processes, share
 from noisette.training.units import Units, numbered
 from tests.helpers import refused
@@ -101,8 +104,22 @@ class Listed(Dataset[Any]):
         return self.x[number], self.y[number]
 
 
+class Bare(nn.Module):
+    """A weight of its own, which no layer rule knows: vmap, or, where it looks at its input, a loop over examples."""
+
+    def __init__(self, looks: bool) -> None:
+        super().__init__()
+        self.weight, self.looks = nn.Parameter(torch.zeros(3, 3)), looks
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -x @ self.weight if self.looks and float(x.sum()) > 0 else x @ self.weight
+
+
+KINDS = MODELS | {"mapped": ((3,), lambda *_: Bare(looks=False)), "looped": ((3,), lambda *_: Bare(looks=True))}
+
+
 def network(kind: str, dtype: torch.dtype) -> nn.Module:
-    model = MODELS[kind][1](4, 3)
+    model = KINDS[kind][1](4, 3)
     generator = torch.Generator().manual_seed(1)
     for p in model.parameters():
         nn.init.normal_(p, generator=generator)
@@ -113,7 +130,7 @@ def population(kind: str, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor
     """Six units of one to twelve examples, and behind them one of `size`, whose examples differ."""
     ids = [f"u{unit}" for unit, count in enumerate([1, 2, 3, 5, 9, 12]) for _ in range(count)] + ["new"] * size
     generator = torch.Generator().manual_seed(2)
-    x = torch.randn(len(ids), *MODELS[kind][0], dtype=torch.float64, generator=generator)
+    x = torch.randn(len(ids), *KINDS[kind][0], dtype=torch.float64, generator=generator)
     return x.to(dtype), torch.randint(3, (len(ids),), generator=generator), ids
 
 
@@ -158,8 +175,11 @@ def _row(kind: str, x: Tensor, y: Tensor) -> Tensor:
         ("normed", "Snap", False, torch.float64),
         ("convolutional", "Ranked", False, torch.float32),
         ("convolutional", "L2", True, torch.float32),
+        ("mapped", "L2", False, torch.float64),
+        ("looped", "L2", True, torch.float64),
     ],
 )
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 def test_one_unit_moves_the_sum_by_the_encoding_of_its_mean(
     kind: str, name: str, read: bool, dtype: torch.dtype, size: int
 ) -> None:
@@ -177,6 +197,20 @@ def test_one_unit_moves_the_sum_by_the_encoding_of_its_mean(
     if size <= 8 and name == "L2":
         expected = encoder.encode(_row(kind, x[-size:], y[-size:])[None])[0]
         torch.testing.assert_close(moved, expected, rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+@pytest.mark.parametrize("kind", ["dense", "mapped", "looped"])
+def test_units_have_one_path_whatever_the_model(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, however they are computed: sums that clip examples one by one, like the kernel's, never see a unit."""
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("examples are encoded one by one")
+
+    monkeypatch.setattr(Gradients, "encoded_sum", never)
+    x, y, ids = population(kind, 7, torch.float32)
+    encoder = L2(sum(p.numel() for p in network(kind, torch.float32).parameters()))
+    assert unit_sum(kind, encoder, (x, y), ids, False).count_nonzero() > 0
 
 
 def test_the_mean_is_taken_before_encoding() -> None:
@@ -240,6 +274,11 @@ def test_one_unit_with_all_examples() -> None:
         np.array(["a", "b", "a"]),
         np.array([3, 9, 3], dtype=np.uint8),
         (n % 2 for n in range(3)),
+        np.array(["2020-01-01", "2020-01-02", "2020-01-01"], dtype="datetime64[ns]"),
+        pandas.Series(["a", "b", "a"], dtype="category"),
+        pyarrow.array(["a", "b", "a"]),
+        [("Doe", None), ("Doe", "J."), ("Doe", None)],
+        ["Nan", "NA", "Nan"],
     ],
     ids=lambda ids: type(ids).__name__,
 )
@@ -255,6 +294,17 @@ def test_ids_of_any_hashable_type(ids: Any) -> None:
         (np.array([1.0, np.nan, 2.0]), "have no id"),
         (["a", "", "b"], "have no id"),
         (["a", np.datetime64("NaT"), "b"], "have no id"),
+        (np.array(["2020-01-01", "NaT", "2020-01-01"], dtype="datetime64[ns]"), "have no id"),
+        (np.array(["a", float("nan"), "b"]), "have no id"),
+        (np.ma.masked_array([1, 2, 3], [False, True, False]), "have no id"),
+        (pandas.Series(["a", None, "b"]).astype("string"), "have no id"),
+        (pandas.Series([1, None, 2]), "have no id"),
+        (pyarrow.array([1, None, 2]), "have no id"),
+        ([("a", float("nan")), ("a", float("nan")), ("a", 1.0)], "have no id"),
+        ([(), (1,), (1,)], "have no id"),
+        (["a", "  ", "b"], "have no id"),
+        (["a", "null", "b"], "have no id"),
+        ([b"a", b"", b"b"], "have no id"),
         (["a", "b"], "2 ids for 3 examples"),
         ([[1], [2], [3]], "cannot be told from others"),
         (torch.ones(3, 2), "cannot be told from others"),

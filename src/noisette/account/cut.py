@@ -11,7 +11,7 @@ import math
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.sampling import Poisson
-from noisette.search import Spending
+from noisette.search import Search, Spending
 
 __all__ = ["chance_of_a_cut", "cut_chance", "largest_batch", "refuse_cut", "uncut"]
 
@@ -40,13 +40,38 @@ def _tail(most: int, units: int, rate: float) -> float:
 
 
 def chance_of_a_cut(spending: Spending) -> float:
-    """The chance that any batch of all steps of `spending` is cut, from above; in a search none is."""
-    return sum(one.steps * cut_chance(one.sampling) for one in spending if isinstance(one, Mechanism))
+    """The chance that any batch of all steps of `spending` is cut, from above.
+
+    Of a search, that any batch of any of its runs or scores is: so many runs as there are on average, each of the kind
+    that is cut most often (docs/selection.md has the proof).
+
+    >>> from noisette import L2, Gaussian
+    >>> from noisette.trials import PoissonTrials
+    >>> run = Mechanism(L2(dim=9), Gaussian(1.0), sampling=Poisson(0.5, most=2, units=2), steps=1)
+    >>> round(chance_of_a_cut((Search((run,), PoissonTrials(4)),)), 6)
+    0.5
+    """
+    return sum(map(_chance, spending))
+
+
+def _chance(one: Mechanism | Search) -> float:
+    if isinstance(one, Mechanism):
+        return one.steps * cut_chance(one.sampling)
+    return one.trials.mean * (max(map(_chance, one.runs)) + (0.0 if one.score is None else _chance(one.score)))
 
 
 def uncut(spending: Spending) -> Spending:
     """The same with batches as large as they come out, of whatever is drawn: what an accountant knows."""
-    return tuple(one.replace(sampling=Poisson(one.rate)) if isinstance(one, Mechanism) else one for one in spending)
+    return tuple(
+        one.replace(runs=tuple(map(_plain, one.runs)), score=None if one.score is None else _plain(one.score))
+        if isinstance(one, Search)
+        else _plain(one)
+        for one in spending
+    )
+
+
+def _plain(mechanism: Mechanism) -> Mechanism:
+    return mechanism.replace(sampling=Poisson(mechanism.rate))
 
 
 def refuse_cut(mechanism: Mechanism) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from noisette.account.record import FORMAT, Record, render
 from noisette.errors import InvalidInput, LedgerError
+from noisette.locks import hold, let_go, only_append
 from noisette.mechanism import Mechanism, in_order, unit_of
 from noisette.search import Search, pieces_of
 from noisette.spec import whole
@@ -37,7 +37,7 @@ def read_ledger(path: str | Path) -> Record:
     """
     file = _opened(Path(path), os.O_RDONLY)
     try:
-        _lock(file, fcntl.LOCK_SH, Path(path))
+        _lock(file, Path(path), shared=True)
         record = Record()
         record.read(_slurp(file), str(path), _now())
     finally:
@@ -71,13 +71,13 @@ class Ledger(Record):
             self._create(data)
         self._file = _opened(self.path, os.O_RDWR)
         try:
-            _lock(self._file, fcntl.LOCK_EX, self.path)
+            _lock(self._file, self.path)
             raw = _slurp(self._file)
             line = self.read(raw, str(self.path), _now())
             self._check_data(data)
             if line is not None:
                 self._mend(line)
-            fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)  # from here on it only grows
+            only_append(self._file)
             self._changed = os.fstat(self._file).st_mtime_ns
             self._check_place()
         except BaseException:
@@ -201,7 +201,7 @@ class Ledger(Record):
         """Give the file back; the ledger can be opened again."""
         if self._file >= 0:
             if self._process == os.getpid():  # processes that were forked meanwhile have the file open as well
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+                let_go(self._file)
             os.close(self._file)
             self._file = -1
 
@@ -238,9 +238,9 @@ def _opened(path: Path, flags: int) -> int:
     raise LedgerError(f"{path} is not a regular file, so it cannot keep a ledger.", hint="give the path of a file")
 
 
-def _lock(file: int, how: int, path: Path) -> None:
+def _lock(file: int, path: Path, *, shared: bool = False) -> None:
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
+        hold(file, shared=shared)
     except BlockingIOError:
         raise LedgerError(
             f"the ledger {path} is in use by another process.", hint="wait for it to end, then try again"

@@ -20,8 +20,9 @@ from noisette.cli.audit import audit_command
 from noisette.cli.check import check_command
 from noisette.cli.data import data_app
 from noisette.cli.output import fail, show
+from noisette.cli.predict import predict_command
 from noisette.cli.report import report_command
-from noisette.cli.train import predict_command, resume_command, show_command, train_command
+from noisette.cli.train import resume_command, show_command, train_command
 from noisette.cli.tune import tune_command
 from noisette.errors import InvalidInput, NoisetteError
 

@@ -125,16 +125,16 @@ def _show_verdict(verdict: str, refuted: bool) -> None:
 def _one_run(
     recipe: Recipe, count: int, confidence: float, root: Path | None, seed: int | None
 ) -> tuple[OneRun, Mechanism]:
-    """Train by a recipe, with wrongly labelled training examples as canaries, scored by the trained model's loss.
+    """Train by a recipe, with training examples of wrong targets as canaries, scored by the trained model's loss.
 
     Data, features, model and trainer are those of any run of the recipe; a canary that enters is a training example.
     """
     import torch
-    from torch import nn
 
     from noisette.audit import one_run
     from noisette.generator import Generator
     from noisette.recipes import Assembly, Seen
+    from noisette.training import answers
 
     if recipe.unit:
         raise InvalidInput(
@@ -143,7 +143,7 @@ def _one_run(
         )
     with log.status("loading data and planning the noise") as status:
         made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
-        (inputs, targets), classes = made.train, made.data.classes
+        inputs, targets = made.train
         if not 10 <= count <= len(inputs) // 2:
             raise InvalidInput(
                 f"{count} canaries do not fit {len(inputs)} training examples.",
@@ -154,8 +154,8 @@ def _one_run(
     tell_all_taken(recipe.batch, examples)
     draw = Generator(seed, purpose="canaries")
     chosen = torch.from_numpy(draw.uniforms(len(inputs)).argsort())
-    other = 1 + torch.from_numpy(draw.uniforms(count) * (classes - 1)).long().clamp(max=classes - 2)
-    planted = inputs[chosen[:count]], (targets[chosen[:count]] + other) % classes
+    wrong = made.task.wrong(targets[chosen[:count]], torch.from_numpy(draw.uniforms(count)))
+    planted = inputs[chosen[:count]], wrong
     rest = inputs[chosen[count:]], targets[chosen[count:]]
 
     def train(batch: Batch) -> Score:
@@ -163,11 +163,9 @@ def _one_run(
         with _bar() as bar:
             for _ in bar.track(trainer.run(), total=trainer.private.total, description="training"):
                 pass
-        trained = trainer.evaluated.eval()
 
         def score(batch: Batch) -> Tensor:
-            with torch.no_grad():
-                return -nn.functional.cross_entropy(trained(batch[0]), batch[1], reduction="none")
+            return -made.task.losses(answers(trainer.evaluated, batch[0]), batch[1])
 
         return score
 

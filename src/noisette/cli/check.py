@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +29,7 @@ def check_command(
     """What would be refused or slow about a model, layer by layer, with the fix; status 1 if anything is refused."""
     from torch import nn
 
+    from noisette.models.importing import imported
     from noisette.training import check
 
     with log.status("trying the model"):
@@ -41,7 +39,7 @@ def check_command(
                 f"{model} is of type {type(found).__name__}, and no model.",
                 hint="name a module of torch, or a function without arguments that makes one",
             )
-        aim: Any = _imported(goal) if goal else None
+        aim: Any = imported(goal) if goal else None
         examples = _made(data) if data else None
         report = check(found, examples, goal=aim() if isinstance(aim, type) else aim)
     rows = [asdict(finding) for finding in report.findings]
@@ -66,7 +64,9 @@ def _made(path: str) -> Any:
     """What an import path leads to, or, where that is a class or a function, what it makes."""
     from torch import nn
 
-    found = _imported(path)
+    from noisette.models.importing import imported
+
+    found = imported(path)
     if isinstance(found, nn.Module) or not callable(found):
         return found
     try:
@@ -76,20 +76,4 @@ def _made(path: str) -> Any:
     except Exception as error:  # noqa: BLE001 - code of others fails in ways of its own, and may tell of private data
         raise InvalidInput(
             f"{path}() fails ({type(error).__name__}).", hint="name something that needs no arguments; try it in Python"
-        ) from None
-
-
-def _imported(path: str) -> Any:
-    module, _, name = path.partition(":")
-    if not module or not name:
-        raise InvalidInput(f"{path!r} is no import path.", hint="write my_package.nets:Net")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as python -m does; a console script has its own folder there
-    try:
-        return getattr(importlib.import_module(module), name)
-    except NoisetteError:
-        raise
-    except Exception as error:  # noqa: BLE001 - as above
-        raise InvalidInput(
-            f"{path} cannot be imported ({type(error).__name__}).", hint="is it in this folder, or installed?"
         ) from None

@@ -22,8 +22,10 @@ __all__ = [
     "LawOption",
     "MostOption",
     "NoiseOption",
+    "PerUnitOption",
     "RateOption",
     "TrialsOption",
+    "UnitOption",
     "mechanism",
     "trials_given",
 ]
@@ -44,6 +46,10 @@ TrialsOption = Annotated[
 LawOption = Annotated[
     str, typer.Option("--law", help="How the number of runs is drawn: logarithmic, geometric or poisson.")
 ]
+UnitOption = Annotated[
+    str | None, typer.Option("--unit", help="Column of a table that says whose row it is: protects people, not rows.")
+]
+PerUnitOption = Annotated[int | None, typer.Option("--per-unit", help="Rows of a person that are averaged at a time.")]
 
 
 def trials_given(trials: int | None, law: str) -> Trials | None:

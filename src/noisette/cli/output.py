@@ -14,13 +14,25 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from noisette.errors import MissingExtra, NoisetteError
+from noisette.errors import InvalidInput, MissingExtra, NoisetteError
 
 if TYPE_CHECKING:
     from noisette.account.record import Record
     from noisette.features import Progress
 
-__all__ = ["JsonFlag", "emit", "fail", "features_on", "log", "plotted", "show", "table", "tell_all_taken", "tell_cut"]
+__all__ = [
+    "JsonFlag",
+    "emit",
+    "fail",
+    "features_on",
+    "log",
+    "plotted",
+    "refuse_search",
+    "show",
+    "table",
+    "tell_all_taken",
+    "tell_cut",
+]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -35,6 +47,19 @@ def emit(as_json: bool, value: dict[str, Any], human: Callable[[], None]) -> Non
         sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
     else:
         human()
+
+
+def refuse_search(folder: Path) -> None:
+    """Raise where `folder` is that of a search, which has no model of its own, or its private part."""
+    if (folder / "search.json").exists():
+        raise InvalidInput(
+            f"{folder} is the folder of a search, and not of a run.",
+            hint=f"give that of the run that it has chosen: noisette resume {folder} tells its name",
+        )
+    if (folder / "PRIVATE.txt").exists():
+        raise InvalidInput(
+            f"{folder} is the private part of a search.", hint="use the run that the search has chosen, and delete this"
+        )
 
 
 def fail(error: NoisetteError) -> int:

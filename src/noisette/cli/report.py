@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import track
 
-from noisette.cli.output import JsonFlag, emit, log, show, tell_cut
+from noisette.cli.output import JsonFlag, emit, log, refuse_search, show, tell_cut
 from noisette.errors import InvalidInput
 
 __all__ = ["report_command"]
@@ -27,6 +27,7 @@ def report_command(
     """A page about a run that anybody can open, or an index of all runs in a folder."""
     if not run.is_dir():
         raise InvalidInput(f"there is no folder {run}.", hint="give the folder of a run, or runs/ for all of them")
+    refuse_search(run)
     if any((run / name).exists() for name in _RUN_FILES):
         _one(run, output or run / "page.html", yaml, markdown, as_json)
         return
@@ -95,7 +96,7 @@ def _all(root: Path, page: Path, as_json: bool) -> None:
                 "epsilon": run.promise.epsilon,
                 "delta": run.promise.delta,
                 "stamps": list(run.promise.stamps),
-                "accuracy": run.accuracy,
+                **run.points[-1].told,
             }
             for run in index.runs
         ],

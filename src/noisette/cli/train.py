@@ -1,10 +1,10 @@
-"""`noisette train`, `resume`, `show` and `predict`: a private model with its guarantee in one command."""
+"""`noisette train`, `resume` and `show`: a private model with its guarantee in one command."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,22 +13,23 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show, tell_all_taken, tell_cut
+from noisette.cli.loggers import Logger, LoggerOption, loggers_of
+from noisette.cli.options import PerUnitOption, UnitOption
+from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, refuse_search, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
-from noisette.errors import InvalidInput, MissingExtra, ProcessLost
+from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
     from noisette.recipes import OpenRun
     from noisette.recipes.points import Point
 
-__all__ = ["predict_command", "resume_command", "show_command", "train_command"]
+__all__ = ["resume_command", "show_command", "train_command"]
 
 _RootOption = Annotated[Path | None, typer.Option("--data-root", help="Folder with the data sets.")]
 _UnsafeFlag = Annotated[
     bool,
     typer.Option("--unsafe-show-private-metrics", help="Show the training loss, which is private, and stamp epsilons."),
 ]
-_BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs into the run's folder.")]
 
 
 def train_command(
@@ -48,10 +49,12 @@ def train_command(
     model: Annotated[str | None, typer.Option(help="Name of a model, or my_package.nets:Net.")] = None,
     model_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the model; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Column of a table that says whose row it is: protects people, not rows.")
+    unit: UnitOption = None,
+    per_unit: PerUnitOption = None,
+    task: Annotated[str | None, typer.Option(help="classification, or regression for a number.")] = None,
+    target_bounds: Annotated[
+        str | None, typer.Option(help="LOW,HIGH of a number to predict: public, known beforehand.")
     ] = None,
-    per_unit: Annotated[int | None, typer.Option(help="Rows of a person that are averaged at a time.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
@@ -62,7 +65,7 @@ def train_command(
     people: Annotated[
         str | None, typer.Option(help="A public name for the people in the data; its file or name if left out.")
     ] = None,
-    tensorboard: _BoardOption = False,
+    logger: LoggerOption = None,
     unsafe: _UnsafeFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,10 +77,10 @@ def train_command(
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
         momentum=momentum, optimizer=optimizer, schedule=schedule, averaging=averaging, model=model, data=data,
-        unit=unit, per_unit=per_unit, chunk=chunk,
+        unit=unit, per_unit=per_unit, task=task, target_bounds=target_bounds and _range(target_bounds), chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
-    writer = _writer() if tensorboard else None
+    loggers = loggers_of(logger)
     with _one_voice():
         with log.status("loading data and planning the noise") as status:
             opened = start(
@@ -88,13 +91,13 @@ def train_command(
             opened.close()
             log.print(f"{opened.folder} is complete; see noisette show {opened.folder}")
             return
-        _work(opened, writer, as_json)
+        _work(opened, loggers, as_json)
 
 
 def resume_command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of a search.")],
     data_root: _RootOption = None,
-    tensorboard: _BoardOption = False,
+    logger: LoggerOption = None,
     jobs: JobsOption = 1,
     ray: RayOption = None,
     as_json: JsonFlag = False,
@@ -107,12 +110,12 @@ def resume_command(
 
         search_on(run, lambda: go_on(run, jobs=jobs, ray=ray), as_json)
         return
-    writer = _writer() if tensorboard else None
+    loggers = loggers_of(logger)
     with _one_voice():
         with log.status("loading") as status:
             opened = reopen(run, data_root=data_root, progress=features_on(status))
             opened.resume()
-        _work(opened, writer, as_json)
+        _work(opened, loggers, as_json)
 
 
 def show_command(
@@ -121,6 +124,7 @@ def show_command(
     as_json: JsonFlag = False,
 ) -> None:
     """What a run promises, and how good its model is."""
+    refuse_search(run)
     if statement:
         _show_statement(run, as_json)
         return
@@ -138,11 +142,8 @@ def show_command(
     if not {"epsilon", "delta", "kind"} <= promise.keys() or not named:
         raise InvalidInput(f"{run / 'guarantee.json'} is not a guarantee.", hint="restore it from a backup")
     last = points[-1] if points else None
-    value = promise | {
-        "run": str(run),
-        "accuracy": last.accuracy if last else None,
-        "updates": last.updates if last else None,
-    }
+    told = last.told if last else {"accuracy": None}
+    value = promise | {"run": str(run), **told, "updates": last.updates if last else None}
 
     def human() -> None:
         for key, entry in value.items():
@@ -177,41 +178,6 @@ def _no_result(run: Path) -> InvalidInput:
     )
 
 
-def predict_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    data: Annotated[str, typer.Argument(help="A .npy array of inputs, or a data set whose test part is used.")],
-    data_root: _RootOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Classes that a run's model predicts."""
-    import torch
-
-    from noisette import data as datasets
-    from noisette import files
-    from noisette.recipes import load
-    from noisette.recipes.settings import Settings
-
-    model = load(run)
-    targets = None
-    if data.endswith(".npy"):
-        inputs = files.array(Path(data))
-    else:
-        loaded = datasets.load(data, data_root)
-        inputs, targets = loaded.test_inputs, loaded.test_targets
-    shape, _ = Settings.read(run).example(run)
-    if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
-        raise InvalidInput(
-            f"inputs of shape {tuple(inputs.shape)} do not fit a model for {shape}.",
-            hint="give an array (N, ...) of examples",
-        )
-    with torch.no_grad():
-        found = torch.cat([model(part).argmax(dim=1) for part in torch.split(inputs, 1000)])
-    value: dict[str, Any] = {"run": str(run), "predictions": found.tolist()}
-    if targets is not None:
-        value["accuracy"] = float((found == targets).double().mean())
-    emit(as_json, value, lambda: show.print("\n".join(map(str, found.tolist()))))
-
-
 @contextmanager
 def _one_voice() -> Iterator[None]:
     """Inside, the processes that torchrun started are one run, of which process 0 speaks; errors are told by each."""
@@ -225,7 +191,7 @@ def _one_voice() -> Iterator[None]:
             show.quiet = log.quiet = False
 
 
-def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -> None:
+def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json: bool) -> None:
     """Train to the end with a progress bar. Ctrl-C, SIGTERM and a lost process leave a run that can be resumed."""
     began, last = time.monotonic(), None
     if lost := opened.private.paid - opened.private.updates:
@@ -233,7 +199,7 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
     tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
     for book in opened.cut:
         tell_cut(book, book.path)
-    board = writer(str(opened.folder / "tensorboard")) if writer is not None and opened.processes.first else None
+    open_loggers = [made(opened.folder) for made in loggers] if opened.processes.first else []
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
@@ -244,10 +210,8 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
                 if point is not None:
                     last = point
                     bar.update(task, note=_note(point))
-                    if board is not None:
-                        board.add_scalar(point.label, point.epsilon, point.updates)
-                        if point.accuracy is not None:
-                            board.add_scalar("test accuracy", point.accuracy, point.updates)
+                    for logger in open_loggers:
+                        logger.log(point)
     except (KeyboardInterrupt, ProcessLost) as reason:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all processes when it has lost one: not midway
         opened.save()
@@ -258,8 +222,8 @@ def _work(opened: OpenRun, writer: Callable[[str], Any] | None, as_json: bool) -
     finally:
         signal.signal(signal.SIGTERM, ended)
         opened.close()
-        if board is not None:
-            board.close()
+        for logger in open_loggers:
+            logger.close()
     if opened.processes.first:
         _finish(opened, last, time.monotonic() - began, as_json)
 
@@ -277,15 +241,15 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         "stamps": list(promise.stamps),
         "arithmetic": promise.arithmetic,
         "arithmetic_epsilon": promise.arithmetic_epsilon,
-        "accuracy": last.accuracy,
+        **last.told,
         "steps": last.updates,
         "seconds": round(seconds, 2),
         "hash": opened.mechanism.hash,
     }
 
     def human() -> None:
-        if last.accuracy is not None:
-            show.print(f"test accuracy {last.accuracy:.2%} after {last.updates} steps")
+        if (found := last.measured) is not None:
+            show.print(f"test {found.name} {found.text} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
         show.print(promise.floats)
         if picture is None:
@@ -299,11 +263,18 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
 
 def _note(point: Point) -> str:
     parts = [f"{point.label} {point.epsilon:.2f}"]
-    if point.accuracy is not None:
-        parts.append(f"test {point.accuracy:.1%}")
+    if (found := point.measured) is not None:
+        parts.append(f"test {found.name} {found.text}")
     if point.train_loss is not None:
         parts.append(f"UNSAFE train loss {point.train_loss:.3f}")
     return ", ".join(parts)
+
+
+def _range(text: str) -> tuple[float, ...]:
+    """The numbers in a text like ``0,120``; a recipe says whether they are a range."""
+    from noisette.spec import parse_number
+
+    return tuple(map(parse_number, text.split(",")))
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -321,13 +292,3 @@ def _plain(value: str) -> int | str:
         return int(value)
     except ValueError:
         return value
-
-
-def _writer() -> Callable[[str], Any]:
-    """What writes TensorBoard's logs, asked for before a run has a folder."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter  # an optional extra
-    except ImportError:
-        raise MissingExtra.of("TensorBoard", extra="tensorboard") from None
-    writer: Callable[[str], Any] = SummaryWriter
-    return writer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from noisette.cli.options import LawOption
+from noisette.cli.options import LawOption, PerUnitOption, UnitOption
 from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show
 from noisette.errors import InvalidInput, ProcessLost
 
@@ -38,6 +38,8 @@ def tune_command(
     held_out: Annotated[float, typer.Option(help="Share of the examples that runs are chosen by.")] = 0.2,
     delta: Annotated[float | None, typer.Option(help="Failure probability.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
+    unit: UnitOption = None,
+    per_unit: PerUnitOption = None,
     jobs: JobsOption = 1,
     ray: RayOption = None,
     seed: Annotated[int | None, typer.Option(help="Makes a search that must not be released.")] = None,
@@ -65,7 +67,7 @@ def tune_command(
     if len(grid) < len(tries):
         raise InvalidInput("a setting is tried twice.", hint="give all its values in one --try")
     several = trials_of(law, trials)
-    chosen = Recipe.load(recipe).changed(data=data)
+    chosen = Recipe.load(recipe).changed(data=data, unit=unit, per_unit=per_unit)
 
     with log.status("loading data and planning the noise") as status:
         folder = begin(
@@ -95,9 +97,10 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
 def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
     from noisette.recipes import points
 
-    promise, accuracy = found.promise, None
+    promise, last = found.promise, None
     if found.winner is not None:
-        accuracy = points.read(found.winner)[-1].accuracy
+        told = points.read(found.winner)
+        last = told[-1] if told else None
         plotted(found.winner)
     value: dict[str, Any] = {
         "winner": None if found.winner is None else str(found.winner),
@@ -110,7 +113,7 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
         "law": found.trials.name,
         "settings": found.settings,
         "score": found.score,
-        "accuracy": accuracy,
+        **(last.told if last else {"accuracy": None}),
         "search": str(folder),
         "hash": promise.mechanism_hash,
     }
@@ -120,9 +123,10 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
             show.print("no run was made, by chance: there is nothing to publish, and the price is paid")
         else:
             chosen = ", ".join(f"{name} = {setting}" for name, setting in (found.settings or {}).items())
-            show.print(f"chosen: {chosen}, with a score of {found.score:.4g}")
-            if accuracy is not None:
-                show.print(f"test accuracy {accuracy:.2%}")
+            score = "that is not a number" if found.score is None else f"of {found.score:.4g}"
+            show.print(f"chosen: {chosen}, with a score {score}")
+            if last is not None and (measured := last.measured) is not None:
+                show.print(f"test {measured.name} {measured.text}")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
         show.print(
             f"this is the price of the whole search, {found.trials.mean:g} runs on average ({found.trials.name}); "

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from noisette.data import table
-from noisette.data.bounds import Bounds, scaled
+from noisette.data.bounds import Bounds, centred, pair, scaled
 from noisette.errors import InvalidInput
-from noisette.spec import whole
+from noisette.spec import line, whole
 
 __all__ = ["Dataset"]
 
@@ -22,12 +23,16 @@ Array = Tensor | npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples with labels, checked once so that a training run does not have to.
+    """Examples with labels or numbers to predict, checked once so that a training run does not have to.
 
     `train_inputs` is float32 (N, ...): images (N, C, H, W) in [0, 1], or table rows (N, F). `train_targets` is int64
     (N,) with values in 0..classes-1. `test_inputs` and `test_targets` are alike, with M examples, and M may be 0. The
     shapes, N and `classes` count as public; the training examples are private and never printed. Test examples get no
-    protection at all. `train_units`, where there are any, has an id for each training example: whose it is.
+    protection at all. `train_units`, where there are any, has an id for each training example: whose it is. `labels`,
+    where they have names, names the classes.
+
+    Where a number is to be predicted, `target_bounds` has its public bounds, `classes` is 1, and targets are float32
+    (N, 1): the bounds lie at -1 and 1, and training targets beyond them are cut off.
 
     Inputs may hold NaN or infinity: the gradient of such an example counts as zero, and refusing it here would tell
     that it is there.
@@ -43,11 +48,18 @@ class Dataset:
     test_targets: Tensor
     classes: int
     train_units: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    target_bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "classes", whole("classes", self.classes, least=2))
-        _check_part("training", self.train_inputs, self.train_targets, self.classes)
-        _check_part("test", self.test_inputs, self.test_targets, self.classes)
+        number = self.target_bounds is not None
+        object.__setattr__(self, "classes", whole("classes", self.classes, least=1 if number else 2))
+        if self.labels is not None and len([line("labels", name) for name in self.labels]) != self.classes:
+            raise InvalidInput(
+                f"{len(self.labels)} names of labels do not fit {self.classes} classes.", hint="name each class once"
+            )
+        _check_part("training", self.train_inputs, self.train_targets, self.classes, number)
+        _check_part("test", self.test_inputs, self.test_targets, self.classes, number)
         if len(self.train_inputs) == 0:
             raise InvalidInput("the training set is empty.", hint="give at least one training example")
         if self.test_inputs.shape[1:] != self.train_inputs.shape[1:]:
@@ -68,7 +80,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         sizes = f"train={len(self.train_inputs)}, test={len(self.test_inputs)}"
-        return f"Dataset(name={self.name!r}, {sizes}, shape={self.shape}, classes={self.classes})"
+        aim = f"classes={self.classes}" if self.target_bounds is None else f"target_bounds={self.target_bounds}"
+        return f"Dataset(name={self.name!r}, {sizes}, shape={self.shape}, {aim})"
 
     @classmethod
     def from_arrays(
@@ -77,24 +90,34 @@ class Dataset:
         train: tuple[Array, Array],
         test: tuple[Array, Array] | None = None,
         classes: int | None = None,
+        *,
+        labels: tuple[str, ...] | None = None,
+        target_bounds: tuple[float, float] | None = None,
     ) -> Self:
-        """A data set from tensors or numpy arrays: `train` and `test` are pairs of inputs (N, ...) and labels (N,).
+        """A data set from tensors or numpy arrays: `train` and `test` are pairs of inputs (N, ...) and targets (N,).
 
         uint8 inputs are pixels and scaled by 1/255; other numbers are taken as they are. Without `classes` it is the
-        largest label plus one, which makes the largest label public.
+        largest label plus one, which makes the largest label public. With `target_bounds`, which are public, targets
+        are numbers to predict, and training targets beyond them are cut off.
 
         >>> import numpy as np
         >>> pixels = np.full((4, 1, 8, 8), 255, dtype=np.uint8)
         >>> Dataset.from_arrays("mine", (pixels, np.array([0, 1, 1, 0]))).train_inputs.max()
         tensor(1.)
         """
-        inputs, targets = _inputs(train[0]), _targets(train[1])
+        if target_bounds is not None:
+            target_bounds, classes = pair("the target", target_bounds), 1
+        inputs, targets = _inputs(train[0]), _targets(train[1], target_bounds)
         test_inputs = inputs[:0] if test is None else _inputs(test[0])
-        test_targets = targets[:0] if test is None else _targets(test[1])
+        test_targets = targets[:0] if test is None else _targets(test[1], target_bounds)
+        if target_bounds is not None:
+            targets = targets.clamp(-1, 1)  # of training examples alone, so that errors on test examples are true
         if classes is None:
-            labels = torch.cat([targets, test_targets])
-            classes = int(labels.max()) + 1 if len(labels) else 2
-        return cls(name, inputs, targets, test_inputs, test_targets, classes)
+            numbers = torch.cat([targets, test_targets])
+            classes = int(numbers.max()) + 1 if len(numbers) else 2
+        return cls(
+            name, inputs, targets, test_inputs, test_targets, classes, labels=labels, target_bounds=target_bounds
+        )
 
     @classmethod
     def from_csv(
@@ -104,10 +127,12 @@ class Dataset:
         test_fraction: float = 0.0,
         bounds: Bounds | None = None,
         unit: str = "",
+        target_bounds: tuple[float, float] | None = None,
     ) -> Self:
         r"""A data set from a comma-separated table with a header: column `target` is the label, the others are numbers.
 
         Labels are integers or texts; the distinct ones, sorted, become 0..classes-1, so the list of labels is public.
+        With `target_bounds`, known beforehand, the target is a number as well, to be predicted as such.
         `bounds` gives the range of every other column, known beforehand, which is brought to [-1, 1]; the table's own
         mean and spread are private. Without bounds numbers are taken as they are.
 
@@ -122,13 +147,15 @@ class Dataset:
         ...     Dataset.from_csv(file, target="kind")
         Dataset(name='iris', train=2, test=0, shape=(2,), classes=2)
         """
-        rows = table.read(Path(path), target, test_fraction, unit)
+        rows = table.read(Path(path), target, test_fraction, unit, numbers=target_bounds is not None)
         held, inputs = rows.held_out, rows.features if bounds is None else scaled(rows.features, rows.columns, bounds)
         made = cls.from_arrays(
             Path(path).stem,
-            (inputs[~held], rows.labels[~held]),
-            (inputs[held], rows.labels[held]),
+            (inputs[~held], rows.targets[~held]),
+            (inputs[held], rows.targets[held]),
             classes=len(rows.names),
+            labels=rows.names or None,
+            target_bounds=target_bounds,
         )
         if not unit:
             return made
@@ -156,7 +183,7 @@ class Dataset:
         names = folder.class_names(root / "train")
         train = folder.read(root / "train", names)
         test = folder.read(root / "test", names) if (root / "test").is_dir() else None
-        return cls.from_arrays(root.resolve().name, train, test, classes=len(names))
+        return cls.from_arrays(root.resolve().name, train, test, classes=len(names), labels=names)
 
 
 def _inputs(values: Array) -> Tensor:
@@ -167,34 +194,39 @@ def _inputs(values: Array) -> Tensor:
     return values32.div_(255) if tensor.dtype == torch.uint8 else values32  # a fresh copy, so in place is safe
 
 
-def _targets(values: Array) -> Tensor:
+def _targets(values: Array, bounds: tuple[float, float] | None) -> Tensor:
     tensor = torch.as_tensor(values)
+    if bounds is not None and not tensor.is_complex():
+        numbers = centred(tensor.detach().cpu().double().numpy().astype(np.float64), *bounds)
+        return torch.from_numpy(numbers).float()[:, None]
     if tensor.is_floating_point() or tensor.is_complex():
         raise InvalidInput(f"the labels are {tensor.dtype}, not integers.", hint="number the classes 0, 1, 2, ...")
     return tensor.long()
 
 
-def _check_part(part: str, inputs: Tensor, targets: Tensor, classes: int) -> None:
+def _check_part(part: str, inputs: Tensor, targets: Tensor, classes: int, number: bool) -> None:
     """Refuse what cannot be trained on. No text here depends on the value of a single example."""
-    if inputs.dtype != torch.float32 or targets.dtype != torch.int64:
+    what, kind = ("targets", torch.float32) if number else ("labels", torch.int64)
+    if inputs.dtype != torch.float32 or targets.dtype != kind:
         raise InvalidInput(
-            f"the {part} inputs are {inputs.dtype} and the labels {targets.dtype}, not float32 and int64.",
+            f"the {part} inputs are {inputs.dtype} and the {what} {targets.dtype}, not torch.float32 and {kind}.",
             hint="let Dataset.from_arrays convert them",
         )
-    if inputs.ndim < 2 or targets.ndim != 1:
+    if inputs.ndim < 2 or targets.shape[1:] != ((1,) if number else ()):
         raise InvalidInput(
-            f"the {part} inputs have shape {tuple(inputs.shape)} and the labels {tuple(targets.shape)}.",
-            hint="give inputs (N, ...) with at least one feature dimension, and labels (N,)",
+            f"the {part} inputs have shape {tuple(inputs.shape)} and the {what} {tuple(targets.shape)}.",
+            hint=f"give inputs (N, ...) with at least one feature dimension, and {what} (N,)",
         )
     if len(inputs) != len(targets):
         raise InvalidInput(
-            f"there are {len(inputs)} {part} inputs and {len(targets)} labels.", hint="give one label for every input"
+            f"there are {len(inputs)} {part} inputs and {len(targets)} {what}.",
+            hint=f"give one of the {what} for every input",
         )
     if 0 in inputs.shape[1:]:
         raise InvalidInput(
             f"{part} examples are {_size(inputs)}: they hold no number.", hint="give at least one feature"
         )
-    if bool(((targets < 0) | (targets >= classes)).any()):
+    if not number and bool(((targets < 0) | (targets >= classes)).any()):
         raise InvalidInput(
             f"some {part} labels lie outside 0..{classes - 1}.",
             hint="number the classes 0, 1, 2, ... and give how many there are as classes",

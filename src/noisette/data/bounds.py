@@ -14,7 +14,7 @@ from noisette import files
 from noisette.errors import InvalidInput
 from noisette.spec import entries, real
 
-__all__ = ["Bounds", "beside", "scaled"]
+__all__ = ["Bounds", "beside", "centred", "pair", "scaled"]
 
 Bounds = Mapping[str, tuple[float, float]]
 """The least and the largest value of every column by name."""
@@ -33,14 +33,19 @@ def beside(path: Path) -> Bounds | None:
         return None
     found = files.table(file)
     with files.naming(file):
-        return {name: _pair(name, value) for name, value in found.items()}
+        return {name: pair(name, value) for name, value in found.items()}
 
 
-def _pair(name: str, value: object) -> tuple[float, float]:
-    pair = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
-    if len(pair) != 2 or not 0 < pair[1] - pair[0] < math.inf:
+def pair(name: str, value: object) -> tuple[float, float]:
+    """The least and the largest value of the column `name`.
+
+    >>> pair("age", [0, 120])
+    (0.0, 120.0)
+    """
+    ends = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
+    if len(ends) != 2 or not 0 < ends[1] - ends[0] < math.inf:
         raise InvalidInput(f"the bounds of {name!r} are not a range.", hint="write the least and the largest: [0, 120]")
-    return pair[0], pair[1]
+    return ends[0], ends[1]
 
 
 def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) -> npt.NDArray[np.float64]:
@@ -56,6 +61,17 @@ def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) 
             f"column {name!r} has no bounds." if missing else f"there are bounds for {name!r}, which is not a column.",
             hint="give bounds for every column but the label, and for no other",
         )
-    lower, upper = np.array([_pair(name, bounds[name]) for name in names]).T
+    lower, upper = np.array([pair(name, bounds[name]) for name in names]).T
+    return np.clip(centred(rows, lower, upper), -1.0, 1.0)
+
+
+def centred(
+    values: npt.NDArray[np.float64], lower: float | npt.NDArray[np.float64], upper: float | npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """`values`, with what lies between `lower` and `upper` brought to [-1, 1].
+
+    >>> centred(np.array([60.0, 240.0]), 0.0, 120.0).tolist()
+    [0.0, 3.0]
+    """
     with np.errstate(over="ignore"):  # of what is cut off anyway
-        return np.asarray(np.clip((2 * rows - lower - upper) / (upper - lower), -1.0, 1.0))
+        return np.asarray((2 * values - lower - upper) / (upper - lower))

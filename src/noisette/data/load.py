@@ -13,8 +13,12 @@ from noisette.errors import InvalidInput
 __all__ = ["load", "people"]
 
 
-def load(name: str, root: str | Path | None = None, unit: str = "") -> Dataset:
+def load(
+    name: str, root: str | Path | None = None, unit: str = "", target_bounds: tuple[float, float] | None = None
+) -> Dataset:
     """The data set called `name`; of a table, the column `unit` may say whose row each is.
+
+    With public `target_bounds`, the target of a table is a number to predict, and no label.
 
     ``digits`` and ``breast-cancer`` need no file. ``mnist``, ``fashion-mnist`` and ``cifar10`` are read from `root`,
     otherwise from the environment's NOISETTE_DATA, otherwise from ``./data``, and held to their SHA-256. Your own data
@@ -31,7 +35,9 @@ def load(name: str, root: str | Path | None = None, unit: str = "") -> Dataset:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4) or known
         forms = ", ".join(form for one in sources().values() for form in one.forms)
         raise InvalidInput(f"there is no data set {name!r}.", hint=f"did you mean {', '.join(near)}? Your own: {forms}")
-    return source.load_units(rest, data_root(root), unit) if unit else source.load(rest, data_root(root))
+    if unit or target_bounds is not None:
+        return source.load_columns(rest, unit, target_bounds)
+    return source.load(rest, data_root(root))
 
 
 def people(name: str) -> str:

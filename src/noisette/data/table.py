@@ -1,4 +1,4 @@
-"""Comma-separated tables: numbers in every column but one, which holds the label."""
+"""Comma-separated tables: numbers in every column but one, which holds a label, or a number as well."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ import numpy.typing as npt
 
 from noisette.errors import InvalidInput
 from noisette.spec import real
+from noisette.training.units import missing
 
 __all__ = ["Table", "read"]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of a table: `features` float64 (N, F), `labels` int64 (N,), `held_out` bool (N,).
+    """Rows of a table: `features` float64 (N, F), `targets` (N,), `held_out` bool (N,).
 
-    `columns` names the F features, `names` the labels; `units` says whose row each is, where a column does.
+    `columns` names the F features; `units` says whose row each is, where a column does. Targets are int64, the numbers
+    of the labels in `names`; or, where numbers were asked for, float64, and there are no names.
     """
 
     features: npt.NDArray[np.float64]
-    labels: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     held_out: npt.NDArray[np.bool_]
     columns: tuple[str, ...]
     names: tuple[str, ...]
     units: tuple[str, ...] = ()
 
 
-def read(path: Path, target: str, test_fraction: float, unit: str = "") -> Table:
-    r"""The table in `path`. Errors name the line and the column at fault, never what stands there.
+def read(path: Path, target: str, test_fraction: float, unit: str = "", *, numbers: bool = False) -> Table:
+    r"""The table in `path`, whose targets are labels, or `numbers`.
+
+    Errors name the line and the column at fault, never what stands there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
@@ -50,7 +54,7 @@ def read(path: Path, target: str, test_fraction: float, unit: str = "") -> Table
         raise InvalidInput(f"test_fraction is {test_fraction!r}, outside [0, 1).", hint="use 0.2 for a fifth")
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            return _parse(csv.reader(stream, strict=True), path.name, target, fraction, unit)
+            return _parse(csv.reader(stream, strict=True), path.name, target, fraction, unit, numbers)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="check the path") from None
     except (UnicodeDecodeError, csv.Error):
@@ -59,12 +63,12 @@ def read(path: Path, target: str, test_fraction: float, unit: str = "") -> Table
         ) from None
 
 
-def _parse(lines: Any, file: str, target: str, fraction: float, unit: str) -> Table:
+def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbers: bool) -> Table:
     header = [name.strip() for name in next(lines, [])]
     column = _target_column(header, file, target)
     whose = _unit_column(header, file, target, unit) if unit else None
     columns = [name for number, name in enumerate(header) if number not in (column, whose)]
-    features, labels, units, held_out = array("d"), list[str](), list[str](), array("b")
+    features, values, labels, units, held_out = array("d"), array("d"), list[str](), list[str](), array("b")
     for row in lines:
         if not row:
             continue  # a blank line, most often the last one
@@ -75,22 +79,24 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str) -> Ta
             )
         if whose is not None:
             units.append(row[whose].strip())
-            if not units[-1]:
+            if missing(units[-1]):
                 raise InvalidInput(
                     f"column {unit!r} of {file} does not say whose row line {lines.line_num} is.",
                     hint="fill it in, with a name of its own where nobody knows better, or drop the row",
                 )
         held_out.append(_held_out(row if whose is None else units[-1:], fraction))
         labels.append(row[column].strip())
+        if numbers:
+            values.extend(_numbers(labels[-1:], [target], file, lines.line_num))
         cells = [cell for number, cell in enumerate(row) if number not in (column, whose)]
         features.extend(_numbers(cells, columns, file, lines.line_num))
     if not labels:
         raise InvalidInput(f"{file} has a header and no row.", hint="give at least one training example")
-    names = _names(labels, file, target)
+    names = () if numbers else _names(labels, file, target)
     index = {name: number for number, name in enumerate(names)}
     return Table(
         np.array(features, dtype=np.float64).reshape(len(labels), len(columns)),
-        np.array([index[label] for label in labels], dtype=np.int64),
+        np.array(values) if numbers else np.array([index[label] for label in labels], dtype=np.int64),
         np.array(held_out, dtype=np.bool_),
         tuple(columns),
         names,
@@ -154,7 +160,7 @@ def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:
     if not all(name.lstrip("+-").isdecimal() for name in distinct):
         raise InvalidInput(
             f"column {target!r} of {file} holds numbers that are not integers.",
-            hint="a label is an integer or a text; to predict a number, give make_private the table and nn.MSELoss()",
+            hint="a label is an integer or a text; a number is learnt with --task regression --target-bounds LOW,HIGH",
         )
     if any(len(name) > _LONGEST for name in distinct):
         raise InvalidInput(

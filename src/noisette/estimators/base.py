@@ -61,18 +61,26 @@ class Scale:
 class PrivateEstimator(BaseEstimator):
     """The parameters that all private estimators share, and `epsilon_` when they are fitted.
 
+    Those with more name all of them once more: scikit-learn reads parameters off a constructor's signature.
+
     A ledger is given by its path, so that an estimator can be cloned, saved and sent to another process, and each of
     its copies pays into the same file.
     """
 
-    epsilon: float
-    delta: float
-    bounds: Range | None
-    ledger: str | Path | None
-    people: str | None
-    random_state: int | None
-
     guarantee_: Guarantee
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        bounds: Range | None = None,
+        *,
+        ledger: str | Path | None = None,
+        people: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
+        self.ledger, self.people, self.random_state = ledger, people, random_state
 
     @property
     def epsilon_(self) -> float:

@@ -58,14 +58,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         people: str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.steps = steps
-        self.ledger = ledger
-        self.people = people
-        self.random_state = random_state
+        super().__init__(epsilon, delta, bounds, ledger=ledger, people=people, random_state=random_state)
+        self.target_bounds, self.steps = target_bounds, steps
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with targets `y` (N,)."""

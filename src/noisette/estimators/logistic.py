@@ -61,13 +61,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):
         people: str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
+        super().__init__(epsilon, delta, bounds, ledger=ledger, people=people, random_state=random_state)
         self.steps = steps
-        self.ledger = ledger
-        self.people = people
-        self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with classes `y` (N,), which may be of any kind."""

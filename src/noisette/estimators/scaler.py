@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from noisette.estimators.base import Array, PrivateEstimator, Range, Scale
+from noisette.estimators.base import Array, PrivateEstimator, Scale
 from noisette.statistics import plan_means, private_means
 
 __all__ = ["PrivateStandardScaler"]
@@ -41,23 +40,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     >>> type(scaler.mechanism_.noise).__name__, bool(abs(scaler.mean_[0] - 170) < 2)
     ('Laplace', True)
     """
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        bounds: Range | None = None,
-        *,
-        ledger: str | Path | None = None,
-        people: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.ledger = ledger
-        self.people = people
-        self.random_state = random_state
 
     def fit(self, X: Array, y: Any = None) -> Self:  # noqa: ARG002 - pipelines pass it
         """Find means and spreads of the columns of `X` (N, F)."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from noisette import files
+from noisette import files, locks
 from noisette.errors import InvalidInput
 
 __all__ = ["HEADER", "check", "keep", "made"]
@@ -49,7 +48,7 @@ def _alone(path: Path) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        locks.hold(handle, wait=True)
         yield
     finally:
         # whoever waits for it goes on with a file that has no name any more, and finds what was made
@@ -85,7 +84,7 @@ def _clear(folder: Path) -> None:
     """Remove what processes had begun to write when they were killed: nobody holds a lock on it."""
     for left in folder.glob("*.new"):
         with contextlib.suppress(OSError), left.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.hold(file.fileno())
             left.unlink()
 
 

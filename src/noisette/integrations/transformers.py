@@ -105,7 +105,8 @@ class PrivateTrainer(transformers.Trainer):
         """One private step: gradients are set. There is no loss to tell."""
         assert self.private is not None
         self.model.train()
-        self.private.step()
+        with self.accelerator.autocast():
+            self.private.step()
         if not self.private.left:
             self.control.should_training_stop = True  # a run that was killed has paid for steps that it did not take
         return torch.zeros((), device=self.args.device)
@@ -142,7 +143,9 @@ class PrivateTrainer(transformers.Trainer):
         ledger = self._books(resume_from_checkpoint)
         workers = self.args.dataloader_num_workers
         how: dict[str, Any] = {"collate_fn": collate, "workers": workers, "denoiser": self._denoiser, "ledger": ledger}
-        self.private = make_private(self.model, self.goal, data, self.mechanism, **how)
+        # Accelerate has put bf16 into the model's forward; here it also tells how closely gradients can agree
+        with self.accelerator.autocast():
+            self.private = make_private(self.model, self.goal, data, self.mechanism, **how)
         check_same(self.private, getattr(self.optimizer, "optimizer", self.optimizer))
         if resume_from_checkpoint is not None:
             path = Path(resume_from_checkpoint) / _STATE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import math
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from torch import nn
 from noisette.errors import InvalidInput
 from noisette.models.convolutional import cifar_cnn, digits_cnn, maps_cnn, mnist_cnn
 from noisette.models.dense import linear, mlp
+from noisette.models.importing import imported
 from noisette.spec import whole
 
 __all__ = ["build"]
@@ -51,7 +51,7 @@ def build(name: str, dataset_shape: tuple[int, ...], classes: int, /, *, seed: i
       (3): Linear(in_features=32, out_features=10, bias=True)
     )
     """
-    function, wanted = (_imported(name), None) if ":" in name else _bundled(name)
+    function, wanted = (_own(name), None) if ":" in name else _bundled(name)
     shape = tuple(dataset_shape)
     if wanted is not None and not _fits(shape, wanted):
         others = [other for other, (_, size) in _MODELS.items() if size is None or _fits(shape, size)]
@@ -85,19 +85,13 @@ def _bundled(name: str) -> tuple[Callable[..., nn.Module], tuple[int | str, ...]
     return _MODELS[name]
 
 
-def _imported(path: str) -> Callable[..., nn.Module]:
-    """The class or function behind an import path like ``my_package.nets:Net``, which makes a module."""
-    module, _, name = path.partition(":")
-    try:
-        found: object = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInput(
-            f"the model {path!r} cannot be imported ({type(error).__name__}).",
-            hint="write package.module:Name, of a package that is installed or on PYTHONPATH",
-        ) from error
+def _own(path: str) -> Callable[..., nn.Module]:
+    """The class or function behind an import path, which makes a module."""
+    found = imported(path)
     if not callable(found):
         raise InvalidInput(f"{path!r} makes no model.", hint="name a class or function that returns a torch module")
-    return found
+    made: Callable[..., nn.Module] = found
+    return made
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:

@@ -14,7 +14,7 @@ __all__ = ["linear", "mlp"]
 
 
 def linear(inputs: int, classes: int = 10) -> nn.Module:
-    """Softmax regression on `inputs` numbers: (N, ...) to logits (N, classes).
+    """Softmax regression on `inputs` numbers: (N, ...) to logits (N, classes); linear regression with 1 class.
 
     >>> linear(64)
     Sequential(
@@ -24,7 +24,7 @@ def linear(inputs: int, classes: int = 10) -> nn.Module:
     """
     return nn.Sequential(
         nn.Flatten(),
-        nn.Linear(whole("inputs", inputs, least=1, most=MOST), whole("classes", classes, least=2, most=MOST)),
+        nn.Linear(whole("inputs", inputs, least=1, most=MOST), whole("classes", classes, least=1, most=MOST)),
     )
 
 
@@ -38,4 +38,4 @@ def mlp(inputs: int, hidden: Sequence[int] = (64,), classes: int = 10, activatio
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise([whole("inputs", inputs, least=1, most=MOST), *sizes]):
         layers += [nn.Linear(before, after), activation_module(activation)]
-    return nn.Sequential(*layers, nn.Linear((sizes or [inputs])[-1], whole("classes", classes, least=2, most=MOST)))
+    return nn.Sequential(*layers, nn.Linear((sizes or [inputs])[-1], whole("classes", classes, least=1, most=MOST)))

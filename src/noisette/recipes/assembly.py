@@ -16,12 +16,14 @@ from noisette import models
 from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.denoise import Denoiser
+from noisette.errors import InvalidInput
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.recipes.optimizers import optimizer_of
 from noisette.recipes.recipe import Recipe
+from noisette.recipes.tasks import task_of
 from noisette.spec import parse
-from noisette.training import Trainer, make_private
+from noisette.training import Trainer, answers, make_private
 
 __all__ = ["Assembly", "model_of"]
 
@@ -41,7 +43,7 @@ class Assembly:
     """
 
     def __init__(self, recipe: Recipe, data: Dataset, device: str = "cpu") -> None:
-        self.recipe, self.loss = recipe, nn.CrossEntropyLoss()
+        self.recipe, self.task = recipe, task_of(recipe, data.classes)
         self.data = replace(
             data,
             train_inputs=data.train_inputs.to(device),
@@ -50,15 +52,22 @@ class Assembly:
             test_targets=data.test_targets.to(device),
         )
         self.model = model_of(recipe, data.shape, data.classes).to(device)
+        if recipe.target_bounds is not None:
+            found = tuple(answers(self.model, torch.zeros(2, *data.shape, device=device)).shape)
+            if found != (2, 1):  # the loss would spread a number over whatever there is
+                raise InvalidInput(
+                    f"{recipe.model} gives {found} of 2 examples, not one number for each.",
+                    hint="let it end in (N, 1), as nn.Linear(..., 1) does",
+                )
 
     @property
     def train(self) -> tuple[Tensor, Tensor]:
-        """Training inputs (N, ...) and targets (N,), which are private."""
+        """Training inputs (N, ...) and targets (N,) or, of numbers, (N, 1), which are private."""
         return self.data.train_inputs, self.data.train_targets
 
     @property
     def test(self) -> tuple[Tensor, Tensor]:
-        """Test inputs (M, ...) and targets (M,), which are public."""
+        """Test inputs (M, ...) and targets alike, which are public."""
         return self.data.test_inputs, self.data.test_targets
 
     def plan(self, examples: int | None = None) -> Mechanism:
@@ -78,7 +87,7 @@ class Assembly:
         recipe, data = self.recipe, train or self.train
         private = make_private(
             self.model,
-            self.loss,
+            self.task.loss,
             data,
             mechanism,
             units=self.data.train_units,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from torch import nn
 
 from noisette import data as datasets
-from noisette import files
+from noisette import files, locks
 from noisette.account import Ledger
 from noisette.errors import InvalidInput
 from noisette.features import Progress
@@ -26,6 +25,7 @@ from noisette.recipes.launch import begun, launch
 from noisette.recipes.open_run import OpenRun
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
+from noisette.recipes.tasks import Scale
 from noisette.training import Processes
 
 __all__ = ["alone", "load", "new_folder", "reopen", "start"]
@@ -163,7 +163,7 @@ def alone(folder: Path, processes: Processes, doing: str = "setting up the run")
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.hold(handle)
         except BlockingIOError:
             raise InvalidInput(
                 f"another process is {doing} in {folder}.", hint="wait for it to end, then try again"
@@ -185,6 +185,8 @@ def _check_writable(folder: Path) -> None:
 def load(folder: str | Path) -> nn.Module:
     """The trained module of a run, in evaluation mode: post-processing of what was released, so free to use.
 
+    It takes examples (N, ...) and gives logits (N, classes) or, where a number was learnt, that number (N,).
+
     Example: ``model = noisette.load("runs/digits-0001")``.
     """
     place = Path(folder)
@@ -193,4 +195,7 @@ def load(folder: str | Path) -> nn.Module:
     fixed = map_of(recipe, shape, place) if recipe.features else None
     model = model_of(recipe, shape if fixed is None else fixed.shape, classes)
     files.fill(model, files.load(place / "model.pt"), place / "model.pt")
-    return (model if fixed is None else nn.Sequential(fixed, model)).eval()
+    parts = [*([] if fixed is None else [fixed]), model]
+    if recipe.target_bounds is not None:
+        parts.append(Scale(*recipe.target_bounds))
+    return (model if len(parts) == 1 else nn.Sequential(*parts)).eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -11,33 +12,41 @@ from torch import Tensor
 from noisette.data import Dataset
 from noisette.errors import InvalidInput
 
-__all__ = ["parted", "slots"]
+__all__ = ["parted", "sides"]
 
 
-def slots(count: int, share: float) -> Tensor:
-    """Which of `count` slots of a data set are held out, bool (count,): about `share` of them.
+def sides(names: Iterable[object], share: float) -> Tensor:
+    """Which of `names` are held out, bool (N,): about `share` of them.
 
-    A slot's side follows from its number alone, by a hash that everybody can compute, and from nothing else: so the
-    numbers of examples on both sides are as public as `count`, and whoever fills a slot or leaves it moves nobody else.
+    The side of a name follows from it alone, by a hash that everybody can compute: so whoever comes or goes moves
+    nobody else. Examples have the number of their slot for a name, people their id.
 
-    >>> slots(1000, 0.2).sum().item(), bool((slots(1000, 0.2)[:10] == slots(10, 0.2)).all())
-    (205, True)
+    >>> sides(range(1000), 0.2).sum().item(), sides(["ada", "bob", "ada"], 0.5).tolist()
+    (205, [True, False, True])
     """
     limit = int(share * 2.0**64)
-    sides = [
-        int.from_bytes(hashlib.blake2b(f"noisette held out {slot}".encode(), digest_size=8).digest()) < limit
-        for slot in range(count)
-    ]
-    return torch.tensor(sides, dtype=torch.bool)
+    hashes = (hashlib.blake2b(f"noisette held out {name}".encode(), digest_size=8).digest() for name in names)
+    return torch.tensor([int.from_bytes(one) < limit for one in hashes], dtype=torch.bool)
 
 
-def parted(data: Dataset, share: float) -> tuple[Dataset, tuple[Tensor, Tensor]]:
-    """`data` without the training examples that are held out, and these: inputs (M, ...) and targets (M,)."""
-    out = slots(len(data.train_inputs), share)
+def parted(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
+    """`data` without the training examples that are held out, and with these alone. Nobody's are on both sides."""
+    units = data.train_units
+    out = sides(range(len(data.train_inputs)) if units is None else units, share)
     if out.all() or not out.any():
         raise InvalidInput(
-            f"a share of {share:g} of {len(out)} examples leaves nothing on one side.",
+            f"a share of {share:g} of {data.sampled} {'examples' if units is None else 'people'} leaves nothing on one "
+            "side.",
             hint="hold out another share, or choose by public data",
         )
-    kept = replace(data, train_inputs=data.train_inputs[~out], train_targets=data.train_targets[~out])
-    return kept, (data.train_inputs[out], data.train_targets[out])
+    return _of(data, ~out), _of(data, out)
+
+
+def _of(data: Dataset, kept: Tensor) -> Dataset:
+    units = data.train_units
+    return replace(
+        data,
+        train_inputs=data.train_inputs[kept],
+        train_targets=data.train_targets[kept],
+        train_units=None if units is None else tuple(one for one, is_in in zip(units, kept, strict=True) if is_in),
+    )

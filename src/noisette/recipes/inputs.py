@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
 from noisette import data as datasets
 from noisette import files
 from noisette.data import Dataset
@@ -23,13 +21,13 @@ __all__ = ["Seen", "map_of"]
 class Seen:
     """A data set as the model sees it, the `shape` of one example before that, and the map that was made of images.
 
-    `held` has the inputs (M, ...) and targets (M,) of training examples that the recipe holds out, which are private.
+    `held` has the training examples that the recipe holds out, which are as private as the others.
     """
 
     data: Dataset
     shape: tuple[int, ...]
     fixed: Fixed | None = None
-    held: tuple[Tensor, Tensor] | None = None
+    held: Dataset | None = None
 
     @classmethod
     def of(
@@ -42,7 +40,7 @@ class Seen:
         >>> Seen.of(Recipe.load("digits")).data
         Dataset(name='digits', train=1437, test=360, shape=(1, 8, 8), classes=10)
         """
-        data = datasets.load(recipe.data, root, recipe.unit)
+        data = datasets.load(recipe.data, root, recipe.unit, recipe.target_bounds)
         if not recipe.features:
             return cls(data, data.shape)._parted(recipe)
         cache = cache_folder()

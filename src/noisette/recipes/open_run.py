@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -22,7 +23,7 @@ from noisette.recipes.inputs import Seen
 from noisette.recipes.points import Point
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
-from noisette.training import Processes, accuracy
+from noisette.training import Processes, answers
 
 __all__ = ["OpenRun", "check_device"]
 
@@ -74,7 +75,7 @@ class OpenRun:
             self.private.stamp(*["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
             if self.processes.first and not settings.ready:
                 seen.save(folder)
-                self.settings = replace(settings, shape=seen.shape, classes=seen.data.classes)
+                self.settings = replace(settings, shape=seen.shape, classes=seen.data.classes, labels=seen.data.labels)
                 files.write(folder / "settings.json", self.settings.to_json().encode())
         except BaseException:
             self.close()
@@ -178,14 +179,16 @@ class OpenRun:
 
     def _point(self) -> Point:
         test, (inputs, targets) = self.assembly.test, self.assembly.train
-        right = accuracy(self.trainer.evaluated, *test) if len(test[0]) else None
-        loss = None
+        task, found = self.assembly.task, dict[str, Any]()
+        if len(test[0]):
+            right = task.rights(answers(self.trainer.evaluated, test[0]), test[1]).mean()
+            found[task.measure] = task.measured(float(right))
         if self.settings.unsafe:
             with torch.no_grad():
-                loss = float(self.assembly.loss(self.trainer.model(inputs), targets))
+                found["train_loss"] = float(task.loss(self.trainer.model(inputs), targets))
         promise = self.promise
         counts = self.private.updates, self.private.paid, self.private.total
-        return Point(*counts, promise.epsilon, promise.stamps, right, loss)
+        return Point(*counts, promise.epsilon, promise.stamps, **found)
 
 
 def _plan(folder: Path, assembly: Assembly) -> str:

@@ -10,7 +10,32 @@ from typing import Any, Self
 from noisette import files
 from noisette.spec import entries, line, real, whole
 
-__all__ = ["Point", "read"]
+__all__ = ["Measured", "Point", "read"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good a model is on public test data: `key` is the name of the measure in files.
+
+    >>> Measured("accuracy", 0.931), Measured("mean_absolute_error", 12.3456).text
+    (Measured(key='accuracy', value=0.931), '12.35')
+    """
+
+    key: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The measure as people call it."""
+        return self.key.replace("_", " ")
+
+    @property
+    def text(self) -> str:
+        """The value as it is shown."""
+        return f"{self.value:.2%}" if self.key == "accuracy" else f"{self.value:.4g}"
+
+
+_MEASURES = ("accuracy", "mean_absolute_error")
 
 
 @dataclass(frozen=True)
@@ -24,6 +49,19 @@ class Point:
     stamps: tuple[str, ...]
     accuracy: float | None = None
     train_loss: float | None = None
+    mean_absolute_error: float | None = None
+
+    @property
+    def measured(self) -> Measured | None:
+        """What was measured on test data; None where there is none."""
+        values = {key: getattr(self, key) for key in _MEASURES}
+        return next((Measured(key, value) for key, value in values.items() if value is not None), None)
+
+    @property
+    def told(self) -> dict[str, float | None]:
+        """The measure by its key, for JSON."""
+        found = self.measured
+        return {"accuracy": None} if found is None else {found.key: found.value}
 
     @property
     def label(self) -> str:
@@ -49,7 +87,7 @@ class Point:
             name: whole(name, found.get(name), least=0, most=10**12) for name in ("updates", "paid", "total")
         }
         point["stamps"] = tuple(line("stamps", stamp) for stamp in entries("stamps", found.get("stamps")))
-        shown = [name for name in ("accuracy", "train_loss") if found.get(name) is not None]
+        shown = [name for name in (*_MEASURES, "train_loss") if found.get(name) is not None]
         point |= {name: real(name, found.get(name)) for name in ("epsilon", *shown)}
         return cls(**point)
 

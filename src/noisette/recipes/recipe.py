@@ -14,6 +14,7 @@ import tomli_w
 
 from noisette import files
 from noisette.account import calibrate
+from noisette.data.bounds import pair
 from noisette.denoise import Denoiser
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput
@@ -27,7 +28,7 @@ from noisette.trials import Trials
 
 __all__ = ["WORDS", "Recipe", "names"]
 
-_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer", "unit")
+_TEXTS = ("name", "data", "model", "encoder", "noise", "denoiser", "schedule", "features", "optimizer", "unit", "task")
 _WHOLE = {
     "batch": 10**12,
     "chunk": 10**9,
@@ -53,6 +54,8 @@ class Recipe:
 
     `model` is a name, or the import path of your own, like ``my_package.nets:Net``. `optimizer` is any of torch.optim
     by name, with `optimizer_options`; `momentum` is for those that have one.
+
+    `task` is "classification", or "regression" for a number, whose public `target_bounds` are then given as well.
 
     `unit`, where given, is the column of a table that says whose row each is: people are drawn and protected, of each
     at most `per_unit` rows at a time, and `batch` counts people. `held_out` is the share of the training examples that
@@ -85,6 +88,8 @@ class Recipe:
     unit: str = ""
     per_unit: int = 8
     held_out: float = 0.0
+    task: str = "classification"
+    target_bounds: tuple[float, float] | None = None
     model_options: dict[str, Any] = field(default_factory=dict)
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     budgets: list[dict[str, float]] = field(default_factory=list)
@@ -110,6 +115,7 @@ class Recipe:
             raise InvalidInput("held_out is outside [0, 1).", hint="0.2 is a usual share")
         if self.schedule not in ("constant", "linear"):
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
+        self._check_task()
         parse(self.encoder, Encoder)
         parse(self.denoiser, Denoiser)
         if self.features:
@@ -124,6 +130,18 @@ class Recipe:
                 f"{sum(given)} of noise scale, steps and epsilon are given, not two.",
                 hint="give two of them, and the third is computed",
             )
+
+    def _check_task(self) -> None:
+        if self.task not in ("classification", "regression"):
+            raise InvalidInput(f"task is {self.task!r}.", hint="choose classification or regression")
+        if (self.task == "regression") != (self.target_bounds is not None):
+            raise InvalidInput(
+                "regression needs public bounds of the target, and nothing else takes them.",
+                hint='give task = "regression" with target_bounds = [0, 120], known beforehand: '
+                "--task regression --target-bounds 0,120",
+            )
+        if self.target_bounds is not None:
+            object.__setattr__(self, "target_bounds", pair("the target", self.target_bounds))
 
     def _check_tables(self) -> None:
         if not isinstance(self.model_options, dict) or "seed" in self.model_options:

@@ -20,6 +20,8 @@ _MOST = 10**8
 class Settings:
     """Whose data a run has, where it computes, the shape of an example, and what its results are stamped with.
 
+    `classes` is how many there are, 1 where a number is learnt; `labels` are their names, which are public.
+
     `launch` is the torchrun that started it. `search` is "trial" for a run that a search makes, which is private, and
     "winner" for the one that it has chosen. There is no private value, and no seed. A run writes its settings first of
     all, and once more when it is set up: only then shape and classes are known, and only then it may pay.
@@ -35,12 +37,18 @@ class Settings:
     reproducible: bool = False
     launch: str | None = None
     search: str | None = None
+    labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.shape is not None or self.classes is not None:
             shape = tuple(whole("shape", size, least=1, most=_MOST) for size in entries("shape", self.shape))
             object.__setattr__(self, "shape", shape)
-            object.__setattr__(self, "classes", whole("classes", self.classes, least=2, most=_MOST))
+            object.__setattr__(self, "classes", whole("classes", self.classes, least=1, most=_MOST))
+        if self.labels is not None:
+            names = tuple(line("labels", name) for name in entries("labels", self.labels))
+            if self.classes is not None and len(names) != self.classes:
+                raise InvalidInput("labels do not fit classes.", hint="restore the file from a backup")
+            object.__setattr__(self, "labels", names)
         for name in ("people", "device", "data_root", "shared", "launch"):
             if getattr(self, name) is not None or name in ("people", "device"):
                 line(name, getattr(self, name))

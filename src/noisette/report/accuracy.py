@@ -1,4 +1,4 @@
-"""The picture of a run: test accuracy and epsilon over its steps."""
+"""The picture of a run: how good its model is on test data, and epsilon, over its steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ def draw_accuracy(folder: Path) -> Path:
     steps = [point.updates for point in points]
     other = axis.twinx()
     other.plot(steps, [point.epsilon for point in points], color=PALETTE[1], linestyle="--", label="epsilon spent")
+    found = next((point.measured for point in points if point.measured is not None), None)
+    name, factor = ("accuracy", 100) if found is None or found.key == "accuracy" else (found.name, 1)
     axis.plot(
         steps,
-        [float("nan") if point.accuracy is None else 100 * point.accuracy for point in points],
+        [float("nan") if point.measured is None else factor * point.measured.value for point in points],
         color=PALETTE[0],
         marker=".",
-        label="test accuracy",
+        label=f"test {name}",
     )
-    axis.set(xlabel="step", ylabel="test accuracy (%)", title=folder.name)
+    axis.set(xlabel="step", ylabel=f"test {name}{' (%)' if factor == 100 else ''}", title=folder.name)
     other.set_ylabel(points[-1].label if points else "epsilon")
     other.set_ylim(bottom=0)
     other.spines[["top"]].set_visible(False)

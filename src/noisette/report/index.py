@@ -40,19 +40,24 @@ class Purse:
 
 @dataclass(frozen=True)
 class Index:
-    """The finished runs below `root`; others that have paid, by name and steps; and those that cannot be read."""
+    """The finished runs below `root`; others that have paid, by name and steps; and those that cannot be read.
+
+    A search whose winner is not there is among those that have paid, with no number of steps.
+    """
 
     root: Path
     runs: tuple[Run, ...]
-    unfinished: tuple[tuple[str, int], ...]
+    unfinished: tuple[tuple[str, int | None], ...]
     unreadable: tuple[tuple[str, NoisetteError], ...]
     purses: tuple[Purse, ...]
 
     @classmethod
     def read(cls, root: Path, watch: Watch = iter) -> Index:
         """The runs below `root`. `watch` goes around the loop over them."""
-        runs, unfinished, unreadable, books = [], [], [], []
-        for folder in watch(folders(root)):
+        runs, unreadable, books = [], [], []
+        unfinished: list[tuple[str, int | None]] = []
+        searches = _seen(root, "search.json")
+        for folder in watch(folders(root) if not searches else _seen(root, "settings.json")):
             try:
                 recipe = Recipe.from_toml(files.text(folder / "recipe.toml"), folder / "recipe.toml")
                 if not Settings.read(folder).ready:  # so nothing was spent
@@ -65,7 +70,7 @@ class Index:
                 unfinished.append((folder.name, sum(one.steps for one in book.mechanisms())))
             except NoisetteError as error:
                 unreadable.append((folder.name, error))
-        for folder in sorted(path.parent for path in root.glob("*/search.json")):
+        for folder in searches:
             try:
                 plan, book = Plan.read(folder), read_ledger(folder / "ledger.jsonl")
             except NoisetteError as error:
@@ -73,18 +78,23 @@ class Index:
                 continue
             if not any(book.head == one.head for *_, one in books):  # the run that it chose has a copy of its ledger
                 books.append((folder.name, plan.delta, book))
-                unfinished.append((folder.name, sum(one.steps for one in book.mechanisms())))
+                unfinished.append((folder.name, None))
         return cls(root, tuple(runs), tuple(unfinished), tuple(unreadable), tuple(_purses(books)))
 
 
 def folders(root: Path) -> list[Path]:
     """The folders of runs below `root`, by name; an error where there is none."""
-    found = sorted(path.parent for path in root.glob("*/settings.json") if not path.parent.name.startswith("."))
+    found = _seen(root, "settings.json")
     if not found:
         raise InvalidInput(
             f"{root} is neither a run nor a folder of runs.", hint="give runs/NAME-0001, or runs/ for all of them"
         )
     return found
+
+
+def _seen(root: Path, name: str) -> list[Path]:
+    """Folders below `root` with a file `name`; hidden ones were left by a process that was killed."""
+    return sorted(path.parent for path in root.glob(f"*/{name}") if not path.parent.name.startswith("."))
 
 
 def _purses(books: list[tuple[str, float, Record]]) -> Iterator[Purse]:

@@ -57,9 +57,10 @@ def index_page(index: Index, page: Path) -> str:
         for number, run in enumerate(index.runs, start=1)
     ]
     measured = [
-        (number, run.promise.epsilon, run.accuracy)
+        (number, run.promise.epsilon, run.measured.value)
         for number, run in enumerate(index.runs, start=1)
-        if run.accuracy is not None
+        if run.measured is not None
+        and run.measured.key == "accuracy"  # errors of different numbers have no common axis
     ]
     purses = [
         {

@@ -47,22 +47,23 @@ def draw_test(run: Run) -> Markup:
 
 
 def draw_progress(run: Run) -> Markup | None:
-    """Accuracy on public test data over steps; None where there is no test part."""
-    points = [(point.updates, point.accuracy) for point in run.points if point.accuracy is not None]
-    if not points:
+    """What was measured on public test data over steps; None where there is no test part."""
+    points = [(point.updates, point.measured.value) for point in run.points if point.measured is not None]
+    found = run.measured
+    if found is None:
         return None
-    last = points[-1]
+    last, share = points[-1], found.key == "accuracy"
     plot = Plot(
         "progress",
-        f"Test accuracy over steps: {last[1]:.1%} after {last[0]:,} steps.",
+        f"Test {found.name} over steps: {found.text} after {last[0]:,} steps.",
         right=last[0] * 1.05 or 1.0,
-        top=1.0,
+        top=1.0 if share else max(value for _, value in points) * 1.15 or 1.0,
         across="steps",
-        up="test accuracy",
-        height="{:.0%}".format,
+        up=f"test {found.name}",
+        height="{:.0%}".format if share else "{:.4g}".format,
     )
     plot.line(points, "best")
-    plot.dot(*last, "hit", f"{last[1]:.1%}", side="left")
+    plot.dot(*last, "hit", found.text, side="left")
     return plot.svg()
 
 

@@ -1,10 +1,12 @@
 """A draft for the registry of deployments of differential privacy: YAML in its fields, for people to complete.
 
-The names of the fields are those of OpenDP's registry. What a run cannot know is "not stated".
+The names of the fields are those of OpenDP's registry, which changes them now and then. What a run cannot know is "not
+stated", and what the registry has no field for is in its additional information.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -65,7 +67,16 @@ def registry(statement: Statement) -> str:
                 "mechanisms": repr(run.search or run.mechanism),
                 "justification": NOT_STATED,
             },
+            "additional_information": "\n".join(_rest(statement)),
         },
     }
     told = "".join(f"# CAUTION: {caution}\n" for caution in statement.cautions)
     return told + str(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _rest(statement: Statement) -> Iterator[str]:
+    """Facts that the registry has no field for, one a line."""
+    for key in ("data", "training", "evidence"):
+        yield from (f"{label}: {value}" for label, value in statement.section(key).facts)
+    for alarms, found in statement.tests:
+        yield f"Best membership test with {alarms} false alarms: finds at most {found}"

@@ -19,7 +19,7 @@ from noisette.account import Tradeoff, read_ledger, tradeoff
 from noisette.account.record import Record
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch, Unaccountable
 from noisette.mechanism import Guarantee, Mechanism, in_order
-from noisette.recipes.points import Point
+from noisette.recipes.points import Measured, Point
 from noisette.recipes.points import read as read_points
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
@@ -129,9 +129,9 @@ class Run:
         return self.mechanism.sampling.of == UNIT
 
     @property
-    def accuracy(self) -> float | None:
-        """The last accuracy on public test data."""
-        return self.points[-1].accuracy
+    def measured(self) -> Measured | None:
+        """What was measured last on public test data."""
+        return self.points[-1].measured
 
     @property
     def data(self) -> str:

@@ -20,7 +20,7 @@ UNPROTECTED = (
     "What the model has learnt about people in general, and may say about anyone, in the data or not.",
     "The number of training examples, the number of classes and the names of the labels.",
     "The architecture, the settings of the training, and how they were chosen.",
-    "The test examples, on which accuracy is measured without noise.",
+    "The test examples, on which the model is measured without noise.",
     "How long the training took, how much memory it used, and the low bits of numbers: timing and floating-point "
     "attacks are outside of the promise.",
 )
@@ -82,7 +82,7 @@ class Statement:
         return "an estimate: good for exploring, not for a promise to people"
 
     def _about(self) -> tuple[Fact, ...]:
-        run, right = self.run, self.run.accuracy
+        run, found = self.run, self.run.measured
         return (
             ("Name", self.words["name"]),
             ("Curator", self.words["curator"]),
@@ -90,10 +90,9 @@ class Statement:
             ("Access", self.words["access"]),
             ("Finished", run.date),
             ("Model", f"{run.recipe.model} with {run.mechanism.encoder.known_dim:,} trained parameters"),
-            (
-                "Test accuracy",
-                "not measured: no test part" if right is None else f"{right:.2%} on public test examples",
-            ),
+            ("Test accuracy", "not measured: no test part")
+            if found is None
+            else (f"Test {found.name}", f"{found.text} on public test examples"),
         )
 
     def _promise(self) -> tuple[Fact, ...]:
@@ -110,12 +109,13 @@ class Statement:
         )
 
     def _data(self) -> tuple[Fact, ...]:
-        run = self.run
+        run, bounds = self.run, self.run.recipe.target_bounds
         people = () if run.people == run.data else (("People", run.people),)
         return (
             ("Domain", self.words["domain"]),
             ("Data set", run.data),
             *people,
+            *(() if bounds is None else (("Target", f"a number from {bounds[0]:g} to {bounds[1]:g} (public bounds)"),)),
             (
                 "People to train on" if run.person else "Training examples",
                 "not recorded" if run.examples is None else f"{run.examples:,} (public)",

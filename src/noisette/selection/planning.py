@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from noisette import files
 from noisette.account import guarantee
+from noisette.account.accountant import check_delta
+from noisette.data import Dataset
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.gradients import trained_parameters
 from noisette.mechanism import Guarantee, Mechanism
@@ -17,6 +19,7 @@ from noisette.recipes.assembly import model_of
 from noisette.recipes.inputs import Seen
 from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
+from noisette.sampling import EXAMPLE, UNIT
 from noisette.search import Search
 from noisette.spec import parse
 from noisette.statistics import plan_means
@@ -80,7 +83,7 @@ def mechanisms_of(recipes: Sequence[Recipe], seen: Seen, trials: Trials) -> list
     for recipe in recipes:
         key = recipe.encoder, recipe.noise, recipe.batch, recipe.steps, recipe.epsilon
         if key not in known:
-            known[key] = recipe.mechanism(dim, len(seen.data.train_inputs), trials)
+            known[key] = recipe.mechanism(dim, seen.data.sampled, trials)
         found.append(known[key])
     return found
 
@@ -92,13 +95,20 @@ def planned(
 
     Examples that are held out, where there are some, give scores with noise of their own.
     """
-    score = None if seen.held is None else plan_means(1, epsilon, delta, trials=trials)
-    aim = epsilon
+    aim, there = epsilon, seen.data.sampled + (0 if seen.held is None else seen.held.sampled)
+    check_delta(delta, there, UNIT if recipes[0].unit else EXAMPLE)
     for _ in range(20):
         runs = mechanisms_of([replace(recipe, epsilon=aim, delta=delta) for recipe in recipes], seen, trials)
-        search = Search(tuple(runs), trials, score)
-        reached = guarantee(search, delta, examples=len(seen.data.train_inputs)).epsilon
+        search = Search(tuple(runs), trials, None if seen.held is None else _score(seen.held, aim, delta, trials))
+        reached = guarantee(search, delta).epsilon
         if reached <= epsilon:
             return search, runs
         aim *= 0.999 * epsilon / reached  # the worst of several mechanisms is worse than each of them
     raise Unaccountable("no noise was found that keeps the budget.", hint="try settings that are more alike")
+
+
+def _score(held: Dataset, epsilon: float, delta: float, trials: Trials) -> Mechanism:
+    """The release of one score, such that choosing by it keeps `epsilon` for those who are `held` out."""
+    # a little below, or the worse of both parts, each at the edge of the budget, would be computed as just beyond it
+    found = plan_means(1, 0.998 * epsilon, delta, trials=trials)
+    return found if held.train_units is None else found.replace(sampling=found.sampling.replace(of=UNIT))

@@ -9,18 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from noisette import data as datasets
 from noisette import files
 from noisette.account import read_ledger
+from noisette.data import Dataset
 from noisette.data.files import cache_folder
 from noisette.errors import InvalidInput, LedgerError
 from noisette.features import cached
 from noisette.recipes.folder import reopen
 from noisette.recipes.open_run import OpenRun
+from noisette.recipes.recipe import Recipe
+from noisette.recipes.tasks import Task
 from noisette.selection.planning import Plan
 from noisette.statistics import private_means
-from noisette.training import accuracy
+from noisette.training import answers
+from noisette.training.units import numbered
 
 __all__ = ["PRIVATE", "best", "make", "place", "public_examples", "score", "score_at"]
 
@@ -60,34 +65,37 @@ def make(folder: Path, seed: int | None, threads: int | None, number: int) -> No
 
 
 def score(plan: Plan, opened: OpenRun, seed: int | None = None) -> float:
-    """How good a trained run is: its accuracy on public data, or a private release of that on what was held out.
+    """How right a trained run is, in [0, 1], on public data, or a private release of that on what was held out.
 
-    Which test accuracy it has does not matter: the winner's would no longer be that of a model chosen without it.
+    How it does on test data does not matter: the winner's would no longer be that of a model chosen without it.
     """
     model, seen = opened.trainer.evaluated, opened.seen
     device = next(model.parameters()).device
+    task = opened.assembly.task
     if plan.public is not None:
         root = plan.settings.data_root
-        inputs, targets = public_examples(plan.public, None if root is None else Path(root))
+        inputs, targets = public_examples(plan.public, None if root is None else Path(root), opened.recipe)
         if seen.fixed is not None:
             inputs = cached(seen.fixed, inputs, cache_folder())
-        return accuracy(model, inputs.to(device), targets.to(device))
+        return float(task.rights(answers(model, inputs.to(device)), targets.to(device)).mean())
     if seen.held is None or plan.search.score is None:
         raise InvalidInput("no examples are held out to choose by.", hint="restore the recipe of the run")
-    inputs, targets = seen.held
-    was, rows = model.training, []
-    model.eval()
-    with torch.no_grad():
-        for x, y in zip(torch.split(inputs, 1000), torch.split(targets, 1000), strict=True):
-            rows.append((model(x.to(device)).argmax(dim=1).cpu() == y).double())
-    model.train(was)
-    right = torch.cat(rows)[:, None]
+    right = _right(task, model, seen.held, device)[:, None]
     return float(private_means(right, torch.zeros(1), torch.ones(1), plan.search.score, seed=seed).values[0])
 
 
-def public_examples(name: str, root: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """All examples of the public data set `name`: inputs (M, ...) and targets (M,)."""
-    data = datasets.load(name, root)
+def _right(task: Task, model: nn.Module, held: Dataset, device: torch.device) -> Tensor:
+    """How right the model is for everybody in `held` (N,), in [0, 1]: the mean over their examples."""
+    right = task.rights(answers(model, held.train_inputs.to(device)), held.train_targets.to(device)).cpu()
+    if held.train_units is None:
+        return right
+    whose = torch.from_numpy(numbered(held.train_units))
+    return torch.bincount(whose, weights=right) / torch.bincount(whose)
+
+
+def public_examples(name: str, root: Path | None, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """All examples of the public data set `name`: inputs (M, ...) and targets like those of `recipe`."""
+    data = datasets.load(name, root, recipe.unit, recipe.target_bounds)
     return torch.cat([data.train_inputs, data.test_inputs]), torch.cat([data.train_targets, data.test_targets])
 
 

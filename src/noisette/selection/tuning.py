@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -47,7 +48,8 @@ class Tuned:
     """What a search publishes. `winner` is the folder of the run that was chosen, None where no run was made.
 
     `promise` covers the whole search; `epsilon_of_one` is what a single run would have cost. `settings` are those that
-    were chosen, of the ones that were tried, and `score` is what the winner was chosen by.
+    were chosen, of the ones that were tried, and `score` is what the winner was chosen by, None where that is not a
+    number.
     """
 
     winner: Path | None
@@ -116,17 +118,18 @@ def begin(
     if public is None and not base.held_out:
         raise InvalidInput("nothing is held out to choose by.", hint="hold out 0.2, or choose by public data")
     whose = people or datasets.people(recipe.data)
-    if public is not None and public in (recipe.data, whose):
+    if public is not None and datasets.people(public) in (datasets.people(recipe.data), whose):
         raise InvalidInput(
             f"{public} is what the runs are trained on, and private.", hint="choose by another data set, or hold out"
         )
     recipes = [_settled(base, row, delta) for row in several.corners()]
     seen = Seen.of(base, data_root, progress=progress)
     if public is not None:
-        _check_public(public, data_root, seen)
+        _check_public(public, data_root, seen, base)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
-    Assembly(recipes[0], seen.data, check_device(device)).trainer(mechanisms[0])  # or it cannot be trained
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
+    for one in {(_kind(one), one.denoiser): one for one in recipes}.values():
+        Assembly(one, seen.data, check_device(device)).trainer(known[_kind(one)])  # or it cannot be trained
     plan = Plan(
         recipe.name,
         search,
@@ -183,9 +186,10 @@ def _trial(
     }
 
 
-def _check_public(name: str, root: Path | None, seen: Seen) -> None:
-    inputs, targets = public_examples(name, root)
-    if tuple(inputs.shape[1:]) != seen.shape or int(targets.max()) >= seen.data.classes:
+def _check_public(name: str, root: Path | None, seen: Seen, recipe: Recipe) -> None:
+    inputs, targets = public_examples(name, root, recipe)
+    strange = recipe.target_bounds is None and int(targets.max()) >= seen.data.classes
+    if tuple(inputs.shape[1:]) != seen.shape or strange:
         raise InvalidInput(
             f"the public data {name} has examples {tuple(inputs.shape[1:])}, not {seen.shape} of the same classes.",
             hint="choose by data like that which is trained on",
@@ -207,6 +211,7 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
             places = sorted((folder / PRIVATE).glob("trial-*"))
             if not (folder / PRIVATE / "PRIVATE.txt").exists():
                 raise InvalidInput(f"the private part of {folder} is gone.", hint="restore it, or start a new search")
+            (folder / PRIVATE).chmod(0o700)  # once more, in case that a kill came before
             _pay(folder, plan, again=any((one / "ledger.jsonl").exists() for one in places))
             threads = None if jobs == 1 and ray is None else max(1, (os.cpu_count() or 1) // jobs)
             each(partial(make, folder.resolve(), seed, threads), range(len(places)), jobs=jobs, ray=ray)
@@ -231,31 +236,57 @@ def _publish(folder: Path, plan: Plan, places: Sequence[Path]) -> None:
     chosen = best([score_at(one) for one in places])
     result: dict[str, Any] = {"winner": None, "settings": None, "score": None}
     if chosen is not None:
-        won, promise = places[chosen], plan.promise
-        found = [replace(one, epsilon=promise.epsilon, stamps=promise.stamps) for one in points.read(won)]
-        contents: dict[str, str | bytes] = {
-            name: files.raw(won / name)
-            for name in ("recipe.toml", "mechanism.toml", "model.pt", "features.pt")
-            if (won / name).exists()
+        won = places[chosen]
+        winner = _winner_of(folder, plan) or new_folder(folder.parent, plan.name, _winner(folder, plan, won))
+        result = {
+            "winner": winner.name,
+            "settings": files.record(won / "candidate.json"),
+            "score": files.record(won / "score.json")["score"],
         }
-        contents |= {
-            "settings.json": replace(Settings.read(won), shared=plan.settings.shared, search="winner").to_json(),
-            "ledger.jsonl": files.raw(folder / "ledger.jsonl"),
-            "metrics.jsonl": "".join(one.line() for one in found),
-            "guarantee.json": json.dumps(_promised(plan, won, found[-1].total), indent=2) + "\n",
-        }
-        result["winner"] = new_folder(folder.parent, plan.name, contents).name
-        result |= {"settings": files.record(won / "candidate.json"), "score": score_at(won)}
     files.write(folder / "result.json", json.dumps(result).encode())
 
 
+def _winner_of(folder: Path, plan: Plan) -> Path | None:
+    """The folder that an earlier process made of the winner, which was killed before it could say so.
+
+    It is known by its ledger: a copy of the search's, which no other search has.
+    """
+    paid = files.raw(folder / "ledger.jsonl")
+    for path in sorted(folder.parent.glob(f"{glob.escape(plan.name)}-*/ledger.jsonl")):
+        if (
+            path.parent != folder
+            and path.is_file()
+            and files.raw(path) == paid
+            and Settings.read(path.parent).search == "winner"
+        ):
+            return path.parent
+    return None
+
+
+def _winner(folder: Path, plan: Plan, won: Path) -> dict[str, str | bytes]:
+    """The files of the winner's folder, from those of the run at `won`."""
+    promise = plan.promise
+    found = [replace(one, epsilon=promise.epsilon, stamps=promise.stamps) for one in points.read(won)]
+    kept = ("recipe.toml", "mechanism.toml", "model.pt", "model.safetensors", "features.pt")
+    contents: dict[str, str | bytes] = {name: files.raw(won / name) for name in kept if (won / name).exists()}
+    return contents | {
+        "settings.json": replace(Settings.read(won), shared=plan.settings.shared, search="winner").to_json(),
+        "ledger.jsonl": files.raw(folder / "ledger.jsonl"),
+        "metrics.jsonl": "".join(one.line() for one in found),
+        "guarantee.json": json.dumps(_promised(plan, won, found[-1].total), indent=2) + "\n",
+    }
+
+
 def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
+    trained = files.record(won / "guarantee.json")
     told = plan.promise.to_dict() | {
         "epsilon_of_one": plan.epsilon_of_one,
         "mechanism": repr(Mechanism.from_toml(files.text(won / "mechanism.toml"))),
         "search": repr(plan.search),
         "paid": steps,
         "steps": steps,
+        "examples": trained["examples"],
+        "versions": trained["versions"],
     }
     if plan.settings.shared is not None:
         everything = read_ledger(plan.settings.shared).guarantee(plan.delta)
@@ -266,4 +297,9 @@ def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
 def _published(folder: Path, plan: Plan) -> Tuned:
     found = files.record(folder / "result.json")
     winner = None if found["winner"] is None else folder.parent / str(found["winner"])
+    if winner is not None and not winner.is_dir():
+        raise InvalidInput(
+            f"the search in {folder} is complete, and {winner}, which it has chosen, is gone.",
+            hint="bring it back from where it is now: what a search has chosen it does not make again",
+        )
     return Tuned(winner, plan.promise, plan.epsilon_of_one, plan.search.trials, found["settings"], found["score"])

@@ -6,6 +6,7 @@ import importlib.util
 import multiprocessing
 import os
 import re
+import socket
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = ["check_workers", "each"]
 
 Work = Callable[[int], None]
 _MOST_JOBS = 256
+_PATIENCE = 10.0  # seconds
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d{1,5}")
 
 
@@ -27,6 +29,12 @@ def check_workers(jobs: int, ray: str | None) -> None:
         raise InvalidInput(f"{ray!r} is no address of a Ray cluster.", hint="write auto, or HOST:PORT")
     if ray is not None and importlib.util.find_spec("ray") is None:
         raise InvalidInput("Ray is not installed.", hint="install the extra noisette[ray]")
+    if ray is not None and ray != "auto":
+        host, _, port = ray.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()  # Ray itself would wait for minutes
+        except (OSError, OverflowError):
+            raise _nowhere(ray) from None
 
 
 def each(work: Work, numbers: Sequence[int], *, jobs: int = 1, ray: str | None = None) -> None:
@@ -80,11 +88,8 @@ def _on_ray(work: Work, numbers: Sequence[int], address: str) -> None:
     try:
         here = {name: value for name, value in os.environ.items() if name.startswith(("NOISETTE_", "OMP_", "GOMP_"))}
         cluster.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": here})
-    except (ConnectionError, ValueError):
-        raise InvalidInput(
-            f"there is no Ray cluster at {address!r}.",
-            hint="start one with ray start --head, see that this process may use it, or use --jobs",
-        ) from None
+    except (ConnectionError, ValueError, RuntimeError):
+        raise _nowhere(address) from None
     try:
         remote = cluster.remote(num_cpus=1, max_retries=0)(_there)
         pending = [remote.remote(work, number, os.getcwd()) for number in numbers]
@@ -99,6 +104,13 @@ def _on_ray(work: Work, numbers: Sequence[int], address: str) -> None:
         raise ProcessLost("a worker of Ray was lost.", hint="go on with noisette resume") from None
     finally:
         cluster.shutdown()
+
+
+def _nowhere(address: str) -> InvalidInput:
+    return InvalidInput(
+        f"there is no Ray cluster at {address!r}.",
+        hint="start one with ray start --head, give this process its token, or use --jobs",
+    )
 
 
 def _there(work: Work, number: int, folder: str) -> None:

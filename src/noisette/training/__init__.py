@@ -7,7 +7,7 @@ from noisette.training.plan import plan
 from noisette.training.private_run import PrivateRun
 from noisette.training.processes import Processes, join
 from noisette.training.sampler import PoissonSampler
-from noisette.training.trainer import Progress, Trainer, accuracy
+from noisette.training.trainer import Progress, Trainer, accuracy, answers
 
 __all__ = [
     "Finding",
@@ -19,6 +19,7 @@ __all__ = [
     "StatisticsDropped",
     "Trainer",
     "accuracy",
+    "answers",
     "check",
     "fix",
     "join",

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from noisette.account import calibrate
 from noisette.account.accountant import check_delta
+from noisette.account.calibrate import calibrate
 from noisette.account.cut import largest_batch
 from noisette.encode import L2, Encoder
 from noisette.errors import InvalidInput

@@ -19,7 +19,7 @@ from noisette.errors import InvalidInput
 from noisette.spec import whole
 from noisette.training.private_run import PrivateRun
 
-__all__ = ["Progress", "Trainer", "accuracy", "check_same"]
+__all__ = ["Progress", "Trainer", "accuracy", "answers", "check_same"]
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,18 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     >>> accuracy(nn.Identity(), torch.eye(3), torch.tensor([0, 1, 1]))
     0.6666666666666666
     """
+    return int((answers(model, inputs, batch).argmax(dim=1) == targets).sum()) / len(inputs)
+
+
+def answers(model: nn.Module, inputs: Tensor, batch: int = 1000) -> Tensor:
+    """The outputs (N, ...) of `model` for `inputs` (N, ...), `batch` at a time; a model in train mode stays in it.
+
+    >>> answers(nn.Flatten(), torch.zeros(3, 2, 2)).shape
+    torch.Size([3, 4])
+    """
     training = model.training
     model.eval()
     with torch.no_grad():
-        pairs = zip(torch.split(inputs, batch), torch.split(targets, batch), strict=True)
-        right = sum(int((model(x).argmax(dim=1) == y).sum()) for x, y in pairs)
+        outputs = torch.cat([model(part) for part in torch.split(inputs, batch)])
     model.train(training)
-    return right / len(inputs)
+    return outputs

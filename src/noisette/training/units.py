@@ -13,18 +13,22 @@ from noisette.generator import Generator
 from noisette.spec import whole
 from noisette.training.examples import Index
 
-__all__ = ["Units", "numbered"]
+__all__ = ["Units", "missing", "numbered"]
+
+_NOTHING = {"", "nan", "NaN", "NaT", "<NA>", "None", "null", "NULL"}
+"""What programs write where there is nothing: arrays of text and tables have it in the place of an id."""
 
 
 def numbered(ids: Any) -> Index:
     """A number for every id, (N,): the same for equal ones, counted in the order in which they first come.
 
-    Ids are of any hashable type. A missing one (None, NaN, an empty text) is an error: the example is somebody's.
+    Ids are of any hashable type. A missing one (None, NaN, an empty text, what programs write for these) is an error:
+    the example is somebody's.
 
     >>> numbered(["ada", "bob", "ada"]).tolist()
     [0, 1, 0]
     """
-    given = ids.tolist() if isinstance(ids, Tensor | np.ndarray) or hasattr(ids, "to_list") else ids
+    given = _listed(ids)
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise InvalidInput(f"units are {type(ids).__name__}, not ids.", hint="give one id for each example, in order")
     seen: dict[Hashable, int] = {}
@@ -41,17 +45,35 @@ def numbered(ids: Any) -> Index:
                 f"an id is a {type(one).__name__}, which cannot be told from others.",
                 hint="give one number, text or other hashable value for each example",
             ) from None
-    if any(map(_missing, seen)):
+    if any(map(missing, seen)):
         raise InvalidInput(
-            "some examples have no id (None, NaN or an empty text).",
+            "some examples have no id (None, NaN, an empty text or a word for them).",
             hint="give those ids, each its own where nobody knows better, or leave the examples out",
         )
     return np.array(found, dtype=np.int64)
 
 
-def _missing(one: Hashable) -> bool:
+def _listed(ids: Any) -> Any:
+    """`ids` of a tensor, an array, or a column of a table as Python's own values."""
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "mM":
+        return list(ids)  # as Python's own, times would be numbers, and those that are missing as well
+    for name in ("tolist", "to_list", "to_pylist"):  # torch, numpy and pandas; polars; pyarrow
+        if hasattr(ids, name):
+            return getattr(ids, name)()
+    return ids
+
+
+def missing(one: object) -> bool:
+    """Whether an id says nothing: None, NaN, or a text that stands for them; also as a part of a tuple.
+
+    >>> missing("ada"), missing(""), missing(("ward 3", float("nan")))
+    (False, True, True)
+    """
     try:
-        return one is None or one in ("", b"") or bool(one != one)  # noqa: PLR0124 - nothing else tells NaN and NaT
+        if isinstance(one, tuple):
+            return not one or any(part is not None and bool(part != part) for part in one)  # noqa: PLR0124
+        text = one.decode(errors="replace") if isinstance(one, bytes) else one
+        return one is None or (isinstance(text, str) and text.strip() in _NOTHING) or bool(one != one)  # noqa: PLR0124
     except (TypeError, ValueError):  # pandas.NA has no truth value
         return True
 

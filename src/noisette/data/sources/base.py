@@ -27,8 +27,13 @@ class Source(ABC):
     def load(self, rest: str, root: Path) -> Dataset:
         """The data set; files that are looked for by name are in `root`."""
 
-    def load_units(self, rest: str, root: Path, unit: str) -> Dataset:  # noqa: ARG002
-        """The data set, with whose examples are whose: `unit` is the column that tells."""
+    def load_columns(self, rest: str, unit: str, target_bounds: tuple[float, float] | None) -> Dataset:  # noqa: ARG002
+        """The data set, with what its columns tell: `unit` whose examples are whose; the target a number in bounds."""
+        if target_bounds is not None:
+            raise InvalidInput(
+                f"the data set {self.name!r} has labels, and no number to predict.",
+                hint="leave --task out, or name a table of your own: csv:PATH:TARGET",
+            )
         raise InvalidInput(
             f"the data set {self.name!r} has no columns, so {unit!r} cannot say whose examples are whose.",
             hint="leave --unit out, or give make_private(units=ids) in a script of your own",
@@ -43,6 +48,6 @@ def sources() -> dict[str, Source]:
     """Every source by name.
 
     >>> list(sources())
-    ['breast-cancer', 'cifar10', 'csv', 'digits', 'fashion-mnist', 'folder', 'mnist']
+    ['breast-cancer', 'cifar10', 'csv', 'diabetes', 'digits', 'fashion-mnist', 'folder', 'mnist']
     """
     return named(Source)

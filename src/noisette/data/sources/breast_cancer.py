@@ -53,4 +53,6 @@ class BreastCancer(Source):
 
         bunch = load_breast_cancer()
         rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)
-        return Dataset.from_arrays(self.name, *every_fifth(rows, bunch.target), classes=2)
+        return Dataset.from_arrays(
+            self.name, *every_fifth(rows, bunch.target), labels=tuple(map(str, bunch.target_names))
+        )

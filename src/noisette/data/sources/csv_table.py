@@ -19,12 +19,11 @@ class CsvTable(Source):
     forms = ("csv:PATH:TARGET", "csv:PATH:TARGET:TEST_FRACTION")
 
     def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
-        path, target, fraction = self._parts(rest)
-        return Dataset.from_csv(path, target, fraction, beside(Path(path)))
+        return self.load_columns(rest, "", None)
 
-    def load_units(self, rest: str, root: Path, unit: str) -> Dataset:  # noqa: ARG002
+    def load_columns(self, rest: str, unit: str, target_bounds: tuple[float, float] | None) -> Dataset:
         path, target, fraction = self._parts(rest)
-        return Dataset.from_csv(path, target, fraction, beside(Path(path)), unit)
+        return Dataset.from_csv(path, target, fraction, beside(Path(path)), unit, target_bounds)
 
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
