@@ -88,9 +88,9 @@ class _Apart(Added, Factored):
     def square_norms(self) -> Tensor:
         return sum((_rows(term).double().square().sum(dim=1) for term in self._terms), torch.zeros(()))
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:  # noqa: ARG002
         for term in self._terms:
-            total += weights @ _rows(term).double()
+            total += weights @ _rows(term).double()[: len(weights)]
 
 
 def _rows(term: Term) -> Tensor:
