@@ -63,6 +63,10 @@ def test_a_release_is_the_ideal_one_rounded(largest: float, scale: float) -> Non
     )
     noise = torch.from_numpy(scale * rng.standard_cauchy(300) * 10 ** rng.uniform(-3, 3, 300))
     noise[:4] = torch.tensor([1e300, -1e300, math.inf, -math.inf])
+    rest = totals[100:200] - torch.floor(totals[100:200] / grid.coarse) * grid.coarse
+    noise[100:200] = (
+        grid.coarse * (0.5 + 2.0**-30 * torch.from_numpy(rng.choice([-1.0, 1.0], 100))) - rest
+    )  # a close call
     found = grid.noised(totals, noise.clone())
     for total, drawn, value in zip(totals.tolist(), noise.tolist(), found.tolist(), strict=True):
         assert Fraction(value) % Fraction(grid.coarse) == 0

@@ -28,7 +28,7 @@ def no_grid(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "noise added to the whole sum in floats",
-    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=3e6, scale=0.5),
+    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0),
 )
 def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Grid, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
