@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from noisette.errors import NoisetteError
+from noisette.mechanism import Mechanism
 from noisette.profiles import ProfileSet
 
 
@@ -96,3 +97,9 @@ def rows_within(encoded: np.ndarray, block: ProfileSet) -> np.ndarray:
     for psi in by_rank(block):
         inside |= np.all(ascending <= psi, axis=1)
     return inside
+
+
+def spread(mechanism: Mechanism, values: torch.Tensor) -> np.ndarray:
+    """Released `values` moved at random within the cells of the mechanism's grid: as good as never rounded to tests."""
+    half = mechanism.grid.coarse / 2
+    return values.numpy() + np.random.default_rng(0).uniform(-half, half, values.shape)

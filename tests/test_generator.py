@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_uniforms_and_signs() -> None:
     generator = Generator(4)
     u = generator.uniforms(200_000)
     signs, v = generator.signed(200_000)
-    for values in (u, v):
+    for values in (u, v, generator.deep(200_000)):
         assert values.min() > 0
         assert values.max() <= 1
         assert stats.kstest(values, "uniform").pvalue > 1e-6
@@ -135,9 +136,9 @@ def test_uniforms_and_signs() -> None:
 def test_extreme_words_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """All zeros and all ones, the ends of the range: never 0, where a law's magnitude would be infinite."""
     ends = np.array([0, 1, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
-    monkeypatch.setattr(Generator, "words", lambda self, n: ends[:n])
+    monkeypatch.setattr(Generator, "words", lambda self, n: np.resize(ends, n))
     generator = Generator(1)
-    for values in (generator.uniforms(4), generator.signed(4)[1]):
+    for values in (generator.uniforms(4), generator.deep(4), generator.signed(4)[1]):
         assert np.all((values > 0) & (values <= 1))
     for noise in (StudentT(9, 1.0), StudentT(1.5, 1.0), Gaussian(1.0)):
         assert torch.isfinite(noise.sample((4,), generator)).all()
@@ -174,3 +175,40 @@ def test_bad_secrets(secret: object) -> None:
         Generator(secret=secret)  # type: ignore[arg-type]
     with refused(InvalidInput, "without a seed"):
         Generator(1, secret=bytes(32))
+
+
+def test_deep_uniforms_are_right_for_their_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of all sizes, beside the whole numbers that they stand for."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**64, 4000, dtype=np.uint64) >> rng.integers(0, 64, 4000, dtype=np.uint64)
+    words[2000:] = rng.integers(0, 2**64, 2000, dtype=np.uint64)
+    monkeypatch.setattr(Generator, "words", lambda self, n: words[:n])
+    for found, bits, skip in ((Generator().deep(2000), 64, 0), (Generator().signed(2000)[1], 63, 1)):
+        for value, high, low in zip(found.tolist(), words[:2000].tolist(), words[2000:].tolist(), strict=True):
+            ideal = Fraction(((high >> skip) << 64) + low, 2 ** (bits + 64))  # and what lies up to the next one
+            step = Fraction(1, 2 ** (bits + 64))
+            assert ideal * (1 - Fraction(1, 2**52)) <= Fraction(value) <= (ideal + step) * (1 + Fraction(1, 2**52))
+
+
+@pytest.mark.parametrize("chance", [0.5, 256 / 60000, 1e-3, 2.0**-64, 1e-19, 3e-25, 1 - 2.0**-53])
+def test_decisions_have_exactly_their_chance(chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word by word, as many of them as make up all of the chance's digits: true below, and true below only."""
+    digits, left = [], Fraction(chance)
+    while left:
+        left *= 2**64
+        digits.append(int(left))
+        left -= digits[-1]
+    for place, digit in enumerate(digits):
+        for word, truth in ((digit - 1, True), (digit + 1, False)):
+            if 0 <= word < 2**64:
+                given = iter([*digits[:place], word])
+                monkeypatch.setattr(Generator, "words", lambda self, n, given=given: np.array([next(given)], np.uint64))
+                assert bool(Generator().decisions(1, chance)[0]) is truth
+    given = iter(digits)
+    monkeypatch.setattr(Generator, "words", lambda self, n: np.array([next(given)], np.uint64))
+    assert not Generator().decisions(1, chance)[0], "not below"
+
+
+def test_certain_decisions() -> None:
+    assert Generator().decisions(50, 1.0).all()
+    assert not Generator().decisions(50, 0.0).any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,21 +110,25 @@ def rows(batch: Batch, index: Any) -> Batch:
 
 
 def parts(batch: Batch, most: int) -> Iterator[Batch]:
-    """A batch in parts of at most `most` examples, in order.
+    """A batch in as few parts of at most `most` examples as there can be, of equal size but for one, in order.
 
-    >>> list(parts(torch.arange(3), most=2))
-    [tensor([0, 1]), tensor([2])]
+    >>> list(parts(torch.arange(5), most=3))
+    [tensor([0, 1]), tensor([2, 3, 4])]
     """
-    for start in range(0, size(batch), most):
-        yield rows(batch, slice(start, start + most))
+    count = -(-size(batch) // most)
+    ends = [number * size(batch) // count for number in range(1, count + 1)]
+    for start, stop in pairwise([0, *ends]):
+        yield rows(batch, slice(start, stop))
 
 
 def filled(batch: Batch, count: int) -> Batch:
-    """A batch of `count` examples: those of a smaller one, and its last one again and again.
+    """A batch of `count` examples: those of one that is no larger, and its last one again and again.
 
     >>> filled(torch.tensor([4, 5]), 4)
     tensor([4, 5, 5, 5])
     """
+    if size(batch) == count:
+        return batch
     return change(batch, lambda part: torch.cat([part, part[-1:].expand(count - len(part), *part.shape[1:])]))
 
 

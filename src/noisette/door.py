@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import torch
+
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.grid import Grid
 from noisette.mechanism import Mechanism
 from noisette.private import Private, Released
 
 __all__ = ["release"]
 
+_BLOCK = 1 << 14  # coordinates at a time, which stay in the cache
 
-def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator, grid: Grid | None = None) -> Released:
-    """`private_sum` plus one draw of the mechanism's noise on every coordinate.
 
-    With a `grid`, which the rows of the sum were rounded to as well, the release lies on it, and its low bits say no
-    more than the rest. Without one they may: see sharp edges.
+def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator) -> Released:
+    """`private_sum` plus one draw of the mechanism's noise on every coordinate, on the mechanism's `Grid`.
 
-    **Formal guarantees.** With a generator that has no seed, one call is one step of `mechanism`, as accounted.
+    **Formal guarantees.** With a generator that has no seed, one call is one step of `mechanism`, as accounted. The low
+    bits of a release say no more than the rest of it.
 
-    >>> import torch
     >>> from noisette import L2, Gaussian
     >>> mechanism = Mechanism(L2(dim=3), Gaussian(scale=1.0), rate=0.1, steps=1)
     >>> release(mechanism, mechanism.encoder.encode_sum(torch.randn(5, 3)), generator=Generator()).values.shape
@@ -34,7 +34,8 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator,
             f"a sum of {private_sum.dim} coordinates does not fit an encoder of dimension {mechanism.encoder.dim}.",
             hint="use the mechanism's own encoder",
         )
-    values = private_sum.unsafe_values()
-    noise = mechanism.noise.sample((private_sum.dim,), generator, values.device)
-    noised = noise.add_(values) if grid is None else grid.noised(values, noise)
+    values, grid = private_sum.unsafe_values(), mechanism.grid
+    noised, size = torch.empty_like(values), _BLOCK if values.device.type == "cpu" else len(values)
+    for part, total in zip(torch.split(noised, size), torch.split(values, size), strict=True):
+        part.copy_(grid.noised(total, mechanism.noise.sample((len(total),), generator, values.device)))
     return Released(noised, mechanism.noise, generator.reproducible)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import weakref
 from typing import Any, NoReturn
@@ -79,11 +80,36 @@ class Generator:
         made *= 2.0**-64
         return made
 
+    def deep(self, n: int) -> npt.NDArray[np.float64]:
+        """`n` uniforms on (0, 1], from two words each: ideal ones up to 2**-52 of their size and 2**-128, shape (n,).
+
+        Where tails are drawn, a float must be right for its own size, however small it is.
+        """
+        words = self.words(2 * n)
+        return _joined(words[:n], words[n:], 64)
+
     def signed(self, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """`n` independent fair signs and uniforms on (0, 1], from one word each, shapes (n,) and (n,)."""
+        """`n` independent fair signs and `deep` uniforms on (0, 1], up to 2**-127, shapes (n,) and (n,)."""
+        words = self.words(2 * n)
+        signs = 1.0 - 2.0 * (words[:n] & np.uint64(1)).astype(np.float64)
+        return signs, _joined(words[:n] >> np.uint64(1), words[n:], 63)
+
+    def decisions(self, n: int, chance: float) -> npt.NDArray[np.bool_]:
+        """`n` independent decisions, each true with exactly this chance, a float in [0, 1], shape (n,).
+
+        >>> Generator().decisions(3, 1.0).tolist()
+        [True, True, True]
+        """
+        threshold = math.ldexp(chance, 64)  # exact, and so is what is left of it below
+        whole = math.floor(threshold)
+        if whole == 2**64:
+            return np.ones(n, dtype=np.bool_)
         words = self.words(n)
-        signs = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
-        return signs, ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63
+        made: npt.NDArray[np.bool_] = words < np.uint64(whole)
+        if threshold > whole:
+            ties = np.flatnonzero(words == np.uint64(whole))  # once in 2**64
+            made[ties] = self.decisions(len(ties), threshold - whole) if len(ties) else False
+        return made
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise InvalidInput(
@@ -95,6 +121,16 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator({'reproducible: not for release' if self.reproducible else 'secure'})"
+
+
+def _joined(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.float64]:
+    """Whole numbers of so many `bits`, and 64 more bits behind them, as uniforms on (0, 1]."""
+    made, rest = high.astype(np.float64), low.astype(np.float64)
+    made *= 2.0**-bits
+    rest += 0.5
+    rest *= 2.0 ** -(bits + 64)
+    made += rest
+    return made
 
 
 _ALIVE: weakref.WeakSet[Generator] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Releases on a public grid, so that the low bits of a float say nothing about the sum behind it."""
+"""Sums and releases on public grids, so that what is proved of real numbers holds for floats: docs/theory.md."""
 
 from __future__ import annotations
 
@@ -10,22 +10,49 @@ import torch
 from noisette.errors import InvalidInput
 from noisette.spec import positive
 
-__all__ = ["Grid"]
+__all__ = ["LONGEST", "MOST", "Grid", "spacing", "toward_zero"]
 
-_BITS = 52  # whole numbers up to 2 ** 53 add without rounding in float64; one bit is spare
-_LEAST = -1022  # exponents below have fewer bits
+MOST = 2**24
+"""Encoded rows that one sum may have."""
+
+LONGEST = 2**30
+"""Coordinates of a row whose norm is known to be right, in whatever order its squares are added up."""
+
+_FINEST = 27  # bits of a coordinate of an encoded row: with those of MOST, and two to spare, they make up 53
 _FINER = 6  # cells to a scale of the noise, as a power of two: rounding adds 2e-5 to the variance
+_FARTHER = 27  # cells that a release may be away from zero at least, as a power of two
+_LEAST, _LARGEST = -1022, 990  # exponents below have fewer bits; above, sums leave the range of a float
+
+
+def spacing(largest: float) -> float:
+    """The step of the grid that encoded rows lie on, where no coordinate exceeds `largest`: a power of two.
+
+    >>> spacing(1.0) == 2.0**-27
+    True
+    """
+    return math.ldexp(1.0, max(_LEAST, _exponent(largest) - _FINEST))
+
+
+def toward_zero(rows: torch.Tensor, step: float) -> torch.Tensor:
+    """`rows`, float64, rounded toward zero to multiples of a power of two: they stay within their image.
+
+    >>> toward_zero(torch.tensor([[0.7, -1.3]]).double(), 0.25)
+    tensor([[ 0.5000, -1.2500]], dtype=torch.float64)
+    """
+    return torch.trunc(rows / step) * step
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Where sums and releases lie: all of it public, and powers of two.
+    """Where the sum and the release of a mechanism lie: all of it public, and powers of two.
 
-    Encoded rows are multiples of `fine`, and so few that every sum of them is exact, in whatever order. Releases are
-    multiples of `coarse` within +-`reach`, itself one of them. `bound` is how large a coordinate of the sum can be.
+    Encoded rows are multiples of `fine`, and `MOST` of them add up without rounding, in whatever order, to no more than
+    `bound` in a coordinate. Releases are multiples of `coarse`, a 64th to a 128th of the noise's scale unless that is
+    less than `fine`, within +-`reach`.
 
-    >>> Grid.of(scale=1.0, bound=1024.0, reach=1024.0).coarse
-    0.015625
+    >>> grid = Grid.of(largest=1.0, scale=1.0)
+    >>> grid.coarse, grid.reach
+    (0.015625, 33554432.0)
     """
 
     fine: float
@@ -34,32 +61,31 @@ class Grid:
     reach: float
 
     @classmethod
-    def of(cls, scale: float, bound: float, reach: float) -> Grid:
-        """The grid for noise of this `scale` on sums within +-`bound`, released within +-`reach`."""
-        scale, bound, reach = positive("scale", scale), positive("bound", bound), positive("reach", reach)
-        cell = math.ldexp(1.0, max(_LEAST, math.frexp(scale)[1] - 1 - _FINER))
-        largest = reach + cell + 2 * bound
-        if not math.isfinite(largest):
-            raise InvalidInput("the sum can be larger than any float.", hint="use smaller units")
-        fine = math.ldexp(1.0, max(_LEAST, math.frexp(largest)[1] - _BITS))
-        coarse = max(fine, cell)
-        return cls(fine, coarse, bound, math.ceil(reach / coarse) * coarse)
-
-    def rows(self, encoded: torch.Tensor) -> torch.Tensor:
-        """Encoded rows (B, d), float64, rounded toward zero to multiples of `fine`: they stay within their image.
-
-        >>> Grid.of(scale=1.0, bound=2.0**48, reach=2.0**48).rows(torch.tensor([[0.7, -1.3]]).double())
-        tensor([[ 0.5000, -1.2500]], dtype=torch.float64)
-        """
-        return torch.trunc(encoded / self.fine) * self.fine
+    def of(cls, largest: float, scale: float) -> Grid:
+        """The grid for encoded coordinates within +-`largest` and noise of this `scale`."""
+        largest, scale = positive("largest", largest), positive("scale", scale)
+        top, cell = _exponent(largest), _exponent(scale, below=True) - _FINER
+        if max(top, cell) > _LARGEST:
+            raise InvalidInput("the sum or its noise can be larger than any float.", hint="use smaller units")
+        fine, bound = spacing(largest), math.ldexp(MOST, top)
+        coarse = max(fine, math.ldexp(1.0, max(_LEAST, cell)))
+        return cls(fine, coarse, bound, max(2 * bound, math.ldexp(coarse, _FARTHER)))
 
     def noised(self, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        """`total` (d,), a sum of `rows`, with `noise` (d,), on the coarse grid within +-`reach`.
+        """`total` (d,) with `noise` (d,), on the coarse grid within +-`reach`; overwrites `noise`.
 
-        Both are multiples of `fine` when they are added, so that the sum is exact. With noise drawn from the ideal law
-        this is a function of the ideal release alone: it says no more than that. Noise that is cut off at `reach` plus
-        `bound` leads beyond `reach` from whatever sum.
+        Whole cells of the total are added as whole numbers, without rounding, so that only its rest, less than a cell,
+        meets the noise in floats: that rounds by the size of the noise, whatever the total is. Had nothing been
+        rounded there, this would be a function of total plus noise alone. Noise that is cut off at `reach` plus
+        `bound` leads beyond `reach` from whatever total.
         """
-        most = self.reach + self.bound
-        noise = torch.round(noise.clamp(-most, most) / self.fine) * self.fine
-        return torch.round((total + noise).clamp(-self.reach, self.reach) / self.coarse) * self.coarse
+        most, cells = self.reach + self.bound, torch.floor(total / self.coarse)
+        noise.clamp_(-most, most).add_(total - cells * self.coarse).mul_(1 / self.coarse).round_()
+        end = self.reach / self.coarse
+        return noise.add_(cells).clamp_(-end, end).mul_(self.coarse)
+
+
+def _exponent(value: float, *, below: bool = False) -> int:
+    """The e with 2**e at least `value`, or, from `below`, at most."""
+    mantissa, exponent = math.frexp(value)
+    return exponent - 1 if below or mantissa == 0.5 else exponent

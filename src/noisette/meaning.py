@@ -12,6 +12,7 @@ ALARMS = (0.01, 0.1)
 
 CAUTIONS = {
     "estimate": "The epsilon is an estimate and not a bound: the noise was checked by numbers, not by a proof.",
+    "inexact": "The epsilon is for real numbers: on this machine an example may change how others are rounded.",
     "reproducible": "Not for release: the noise came from a seed, and whoever has the seed can take the noise away.",
     "unsafe": "Private metrics of this training were shown, and no number here covers what they gave away.",
 }

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
+from noisette.grid import Grid
 from noisette.meaning import advantage, cautions, found, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
@@ -17,6 +18,8 @@ from noisette.spec import Spec, canonical, parse, whole
 
 __all__ = [
     "ADJACENCY",
+    "COVERED",
+    "REAL",
     "STAMPS",
     "Guarantee",
     "Mechanism",
@@ -111,6 +114,11 @@ class Mechanism(Spec):
         """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
         return hash_of((self,))
 
+    @property
+    def grid(self) -> Grid:
+        """Where sums and releases lie."""
+        return Grid.of(self.encoder.largest, self.noise.known_scale)
+
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""
         told = {name: value for name, (value, _) in self._parts().items()}
@@ -181,6 +189,7 @@ def unit_of(mechanisms: Mechanisms) -> str:
 
 STAMPS = {
     "estimate": "estimate",
+    "inexact": "inexact: real numbers only",
     "reproducible": "reproducible: not for release",
     "unsafe": "unsafe: private metrics were shown, which it does not cover",
 }
@@ -199,6 +208,10 @@ def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in STAMPS if name in given)
 
 
+COVERED, REAL = "covered", "real numbers only"
+"""Whether a guarantee holds for what is computed in floats."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What mechanisms promise: (epsilon, delta)-differential privacy for adding or removing one example, or one unit.
@@ -206,8 +219,10 @@ class Guarantee:
     `adjacency` says which.
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
-    how a set of profiles was bounded. `stamps` qualify the epsilon wherever it is shown: "estimate"; "reproducible",
-    whose noise comes from a seed; "unsafe", beside which private values were shown.
+    how a set of profiles was bounded. `arithmetic` is "covered" where epsilon holds for the floats that are released,
+    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `stamps` qualify the epsilon wherever it
+    is shown: "estimate"; "inexact", whose gradients were not the same to the last bit in every company;
+    "reproducible", whose noise comes from a seed; "unsafe", beside which private values were shown.
 
     >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
     epsilon = 1 at delta = 1e-05 (reproducible: not for release)
@@ -221,10 +236,20 @@ class Guarantee:
     basis: str
     adjacency: str = ADJACENCY[EXAMPLE]
     stamps: tuple[str, ...] = ()
+    arithmetic: str = REAL
+    arithmetic_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         own = () if self.kind == "bound" else ("estimate",)
         object.__setattr__(self, "stamps", in_order((*self.stamps, *own)))
+        if "inexact" in self.stamps:
+            object.__setattr__(self, "arithmetic", REAL)
+
+    @property
+    def floats(self) -> str:
+        """The arithmetic in words, with what it costs."""
+        cost = f", for {self.arithmetic_epsilon:.1g} of epsilon" if self.arithmetic == COVERED else ""
+        return f"floating-point arithmetic: {self.arithmetic}{cost}"
 
     def stamped(self, *stamps: str) -> Self:
         """The same promise with more `stamps`."""

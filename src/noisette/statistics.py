@@ -14,7 +14,7 @@ from noisette.door import release
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
-from noisette.grid import Grid
+from noisette.grid import MOST
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise
 from noisette.private import Private
@@ -106,14 +106,15 @@ def private_means(
             f"rate {mechanism.rate:g}, steps {mechanism.steps} and micro_batch {encoder.micro_batch} are not all 1.",
             hint="let plan_means make it",
         )
+    if len(rows) > MOST:
+        raise InvalidInput(f"more than {MOST:,} rows may not add up exactly.", hint="take means of fewer rows")
     unit = (upper - lower) / 2
     middle = lower + unit
-    grid = Grid.of(mechanism.noise.known_scale, bound=len(rows) * encoder.image.norm, reach=len(rows))
-    total = Private(grid.rows(encoder.encode((rows.double() - middle) / unit)).sum(dim=0))
+    total = Private(encoder.encode((rows.double() - middle) / unit).sum(dim=0))
     stamps = () if seed is None else ("reproducible",)
     for book in (ledger,) if isinstance(ledger, Ledger) else ledger:
         book.spend(mechanism, stamps=stamps)
-    released = release(mechanism, total, generator=Generator(seed, purpose="noise"), grid=grid)
+    released = release(mechanism, total, generator=Generator(seed, purpose="noise"))
     means = middle + unit * (released.values / len(rows)).clamp(-1, 1)
     std = released.noise.std / len(rows) * unit
     return Means(means, std, mechanism, stamps)

@@ -10,6 +10,7 @@ import torch
 from noisette import Encoder, Snap
 from noisette._kernels import native, reference
 from noisette.encode.sorted_profile import SortedProfile
+from noisette.grid import toward_zero
 from noisette.profiles import ProfileSet
 from tests.helpers import adversarial_rows, by_rank, ordinary_rows
 
@@ -84,7 +85,7 @@ def unexplained(encoder: SortedProfile, rows: torch.Tensor, encoded: torch.Tenso
         good = torch.zeros(len(rows), dtype=torch.bool)
         for profile, levels in enumerate(single_levels(block)):
             bounds = levels[ranks] if isinstance(encoder, Snap) else torch.minimum(part.abs(), levels[ranks])
-            same = (found == part.sign() * bounds).all(dim=1)
+            same = (found == toward_zero(part.sign() * bounds, encoder.step)).all(dim=1)
             good |= same & (free | (cosine[:, profile] >= cosine.amax(dim=1) - lost))
         if not good.all():
             faults.append(f"{int((~good).sum())} of {len(rows)} rows in block {number}")

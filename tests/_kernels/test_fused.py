@@ -66,11 +66,11 @@ def check(model: nn.Module, shape: tuple[int, ...], *, count: int = 5, classes: 
     exact = torch.cat([p.grad.flatten() for p in double.parameters() if p.requires_grad])
     model = model.float()
     size = float(exact.abs().max())
-    for encoder in (Ranked(dim=dim, radius=1e9), L2(dim=dim, radius=1e9)):
+    for encoder in (Ranked(dim=dim, radius=1e4 * size), L2(dim=dim, radius=100 * size)):
         fused, found, _ = sums(model, encoder, x, y)
         assert fused is not None
         assert torch.equal(found, fused)
-        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5 * size)
+        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5 * size + count * encoder.step)
     for encoder in (
         Ranked(dim=dim, profiles=Tails(), radius=0.1 * size),
         Snap(dim=dim),
@@ -153,7 +153,7 @@ def test_any_convolution(
     last = [t.permute(0, 2, 3, 1).contiguous() for t in (x, g)]
     layers.conv(*last, list(kernel), list(stride), [*padding, *padding], 0)
     total = torch.zeros(exact.numel(), dtype=torch.float64)
-    clipping = native.clipping(radius=1e9)
+    clipping = native.clipping(radius=1e9, step=2.0**-20)
     assert clipping is not None
     assert torch.equal(clipping.clip(layers, total, torch.zeros(count).double()), torch.ones(count).double())
     weight = total.view(*kernel, channels[0], channels[1]).permute(3, 2, 0, 1)
@@ -208,7 +208,7 @@ def test_rows_that_the_kernel_does_not_make_itself(layer: nn.Conv2d) -> None:
     encoder = Ranked(dim=Gradients(model, nn.CrossEntropyLoss()).dim, profiles=HalfNormal())
     fused, found, rows = sums(model, encoder, x, y)
     assert fused is not None
-    torch.testing.assert_close(found, rows)
+    torch.testing.assert_close(found, rows, rtol=0, atol=1e-6)
 
 
 def test_a_layer_that_does_not_matter() -> None:
@@ -219,7 +219,8 @@ def test_a_layer_that_does_not_matter() -> None:
     for encoder in (Ranked(dim=gradients.dim), L2(dim=gradients.dim)):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
         rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
-        torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values())
+        # sums by products are clipped a little shorter
+        torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values(), rtol=3e-4, atol=1e-6)
         assert found.abs().sum() > 0
 
 

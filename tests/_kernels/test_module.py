@@ -19,7 +19,7 @@ from noisette.gradients import Gradients
 from tests.helpers import ordinary_rows, refused
 
 native_module = native._native
-ONE = torch.ones
+ONE, STEP = torch.ones, 2.0**-20
 LEVELS, KNOTS = np.ones((2, 3), np.float32), np.ones((1, 2), np.float32)
 
 
@@ -52,21 +52,23 @@ def rows(dims: list[int], x: torch.Tensor | None = None) -> object:
 
 
 def plan(kind: str = "ranked", dim: int = 6) -> object:
-    made = native_module.Plan(kind, 1.0)
+    made = native_module.Plan(kind, 1.0, STEP)
     made.add_block(dim, LEVELS, np.array([0, 1, 2]), KNOTS, np.array([dim]))
     return made
 
 
 def block(dim: int, levels: np.ndarray, starts: list[int], knots: np.ndarray, ends: list[int]) -> None:
-    native_module.Plan("ranked", 1.0).add_block(dim, levels, np.array(starts, int), knots, np.array(ends))
+    native_module.Plan("ranked", 1.0, STEP).add_block(dim, levels, np.array(starts, int), knots, np.array(ends))
 
 
 ONES = [1, 1], [1, 1], [0, 0, 0, 0]
-L2_PLAN = native_module.Plan("l2", 1.0)
+L2_PLAN = native_module.Plan("l2", 1.0, STEP)
 REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
-    "kind": ("kind", lambda: native_module.Plan("linf", 1.0)),
-    "radius zero": ("radius", lambda: native_module.Plan("l2", 0.0)),
-    "radius nan": ("radius", lambda: native_module.Plan("l2", float("nan"))),
+    "kind": ("kind", lambda: native_module.Plan("linf", 1.0, STEP)),
+    "radius zero": ("radius", lambda: native_module.Plan("l2", 0.0, STEP)),
+    "step zero": ("step", lambda: native_module.Plan("l2", 1.0, 0.0)),
+    "step nan": ("step", lambda: native_module.Plan("l2", 1.0, float("nan"))),
+    "radius nan": ("radius", lambda: native_module.Plan("l2", float("nan"), STEP)),
     "no coordinates": ("empty", lambda: block(0, LEVELS, [0, 1, 2], KNOTS, [0])),
     "no levels": ("empty", lambda: block(6, np.ones((2, 0), np.float32), [], KNOTS, [6])),
     "starts too short": ("each level", lambda: block(6, LEVELS, [0, 1], KNOTS, [6])),
@@ -95,7 +97,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "a hole": ("whole gradient", lambda: run(plan(dim=9), linear(ONE(2, 3), ONE(2, 2)), 9)),
     "in two blocks": ("two blocks", lambda: run(two_blocks(), linear(ONE(2, 3), ONE(2, 2)), 8)),
     "other blocks": ("whole gradient", lambda: run(plan(dim=5), rows([6]), 6)),
-    "no blocks": ("blocks", lambda: run(native_module.Plan("snap", 1.0), rows([6]), 6)),
+    "no blocks": ("blocks", lambda: run(native_module.Plan("snap", 1.0, STEP), rows([6]), 6)),
     "blocks for clipping": ("blocks", lambda: run(plan("l2"), rows([6]), 6)),
     "clipping without norms": ("each example", lambda: clip(rows([6]), squares=0)),
     "clipping without a place for factors": ("each example", lambda: clip(rows([6]), factors=1)),
@@ -148,7 +150,7 @@ def test_clipping_leaves_coordinates_of_others_alone() -> None:
     total, factors = torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     native_module.encode_sum(L2_PLAN, made, total, torch.tensor([16.0, 0.0]).double(), factors, 1, "plain")
     torch.testing.assert_close(factors, torch.tensor([0.2, 1.0]).double())
-    torch.testing.assert_close(total, torch.tensor([0.0, 0.6 + 0.5, 0.0]).double())
+    torch.testing.assert_close(total, torch.tensor([0.0, 0.6 + 0.5, 0.0]).double(), rtol=1e-6, atol=0)
 
 
 def test_layers_keep_what_they_point_at() -> None:
@@ -157,7 +159,7 @@ def test_layers_keep_what_they_point_at() -> None:
     made.rows(torch.full((4, 5_000), 2.0), 0)
     total, others = torch.zeros(5_000, dtype=torch.float64), [torch.full((4, 5_000), 9.0) for _ in range(8)]
     numbers = torch.zeros(4, dtype=torch.float64)
-    native_module.encode_sum(native_module.Plan("l2", 1e9), made, total, numbers, numbers.clone(), 1, "plain")
+    native_module.encode_sum(native_module.Plan("l2", 1e9, STEP), made, total, numbers, numbers.clone(), 1, "plain")
     assert torch.equal(total, torch.full((5_000,), 8.0, dtype=torch.float64))
     assert len(others) == 8
 

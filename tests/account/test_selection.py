@@ -26,7 +26,8 @@ from noisette import (
     read_ledger,
     tradeoff,
 )
-from noisette.account.cut import chance_of_a_cut, deltas_with, uncut
+from noisette.account.additions import Addition, deltas_with
+from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.pld import _losses
 from noisette.account.selection import _hull, _Profile, log_ratio, price, selected
 from noisette.errors import InvalidInput, LedgerError, Unaccountable
@@ -115,7 +116,7 @@ def check_cut_runs(pairs: int, factor: float = 1.0) -> bool:
         )
         ratio = 0.0 if q is p else log_ratio(trials, forward, opposite)
         free = price(trials, forward, opposite, ratio)(EPSILONS)
-        bound = deltas_with(factor * trials.mean * tail, EPSILONS, free)
+        bound = deltas_with(Addition(factor * trials.mean * tail), EPSILONS, lambda _, free=free: free)
         holds &= bool(np.all(bound >= shown(EPSILONS) - 1e-10))
     return holds
 

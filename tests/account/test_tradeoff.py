@@ -55,7 +55,7 @@ def test_shape(noise: Noise, rate: float, steps: int) -> None:
     assert np.all(np.diff(found.epsilons) > 0)
     assert np.all(np.diff(found.deltas) <= 0)
     delta = float(found.deltas[200])
-    assert guarantee(mechanism, delta).epsilon == pytest.approx(found.epsilons[200], rel=1e-6)
+    assert guarantee(mechanism, delta).epsilon == pytest.approx(found.epsilons[200], rel=2e-3)
 
 
 def test_no_attack_beats_it() -> None:

@@ -28,6 +28,9 @@ def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Laplace, "certified", False)
 
 
+QUALIFIED = tuple(name for name in STAMPS if name != "inexact")  # what a run of this model can be made to be
+
+
 def objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object in a JSON value."""
     if isinstance(value, dict):
@@ -101,8 +104,8 @@ def test_a_resumed_run_keeps_them(noisette: Command, tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(OpenRun, "points", interrupted)
         assert noisette(*ESTIMATE, "--seed", "7", "--unsafe-show-private-metrics").code == 1
-    check(noisette("resume", "runs/digits-0001", "--json").json, *STAMPS)
-    check(files(tmp_path / "runs" / "digits-0001"), *STAMPS)
+    check(noisette("resume", "runs/digits-0001", "--json").json, *QUALIFIED)
+    check(files(tmp_path / "runs" / "digits-0001"), *QUALIFIED)
 
 
 def test_accounting(noisette: Command) -> None:

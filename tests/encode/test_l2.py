@@ -27,13 +27,16 @@ def test_agrees_with_torch(radius: float) -> None:
         parameter.grad = row.clone()
         torch.nn.utils.clip_grad_norm_([parameter], radius)
         # torch divides by norm + 1e-6
-        torch.testing.assert_close(mine, parameter.grad, rtol=2e-6 / min(radius, 1), atol=1e-12)
+        torch.testing.assert_close(mine, parameter.grad, rtol=2e-6 / min(radius, 1), atol=2.0**-26 * radius)
 
 
-def test_short_rows_are_untouched() -> None:
+def test_short_rows_are_untouched_but_for_the_grid() -> None:
     rows = ordinary_rows(50, 30, seed=2)
     rows = rows / rows.norm(dim=1, keepdim=True) * 0.999
-    assert torch.equal(L2(dim=30).encode(rows), rows)
+    encoded = L2(dim=30).encode(rows)
+    assert bool((encoded.abs() <= rows.abs()).all())
+    assert bool(((encoded - rows).abs() < 2.0**-27).all())
+    assert torch.equal(L2(dim=30).encode(encoded), encoded)
 
 
 def test_norm_in_exact_arithmetic() -> None:
@@ -49,7 +52,7 @@ def test_many_equal_coordinates(dim: int) -> None:
     for value in (0.1, 1 / 3, 7.7, 1e-3 * (1 + 2.0**-30)):
         row = L2(dim=dim).encode(torch.full((1, dim), value, dtype=torch.float64))[0]
         assert dim * Fraction(row[0].item()) ** 2 <= 1
-        assert math.sqrt(dim) * row[0].item() >= min(1.0, math.sqrt(dim) * value) * (1 - 1e-9)
+        assert math.sqrt(dim) * (row[0].item() + 2.0**-27) >= min(1.0, math.sqrt(dim) * value) * (1 - 3e-7)
 
 
 def test_its_image_is_a_ball() -> None:
@@ -60,17 +63,18 @@ def test_its_image_is_a_ball() -> None:
 
 
 def test_every_path_clips_to_the_same_norm() -> None:
-    """The reference, each variant of the kernel and the factored sum of a Linear layer: one rule, one margin."""
+    """The reference, each variant of the kernel and the factored sum of a Linear layer: one rule."""
     x, g = torch.randn(1, 40, generator=torch.Generator().manual_seed(1)), torch.full((1, 3), 7.0)
     row = torch.cat([torch.outer(g[0], x[0]).flatten(), g[0]])[None]
     encoder = L2(dim=row.shape[1], radius=0.3)
     found = {"reference": encoder.encode(row)[0]}
-    kernel = encoder.kernel()
+    kernel, limits = encoder.kernel(), dict[str, float]()
     if kernel is not None:
+        limits |= dict.fromkeys(("factored", "both"), kernel.with_products(256)[1])  # room for what products round
         found["kernel"] = kernel.rows_sum(row)
         found["factored"] = encoded(kernel, {Outer(x, g): 120, Outer(torch.ones(1, 1), g): 3}, 1)
         found["both"] = encoded(kernel, {Outer(x, g): 120, Rows(g): 3}, 1)
     for name, clipped in found.items():
         norm = float(torch.linalg.vector_norm(clipped))
         assert norm <= encoder.radius, name
-        assert norm == pytest.approx(allowed(encoder.radius), rel=1e-14), name
+        assert norm == pytest.approx(limits.get(name, allowed(encoder.radius)), rel=1e-6), name

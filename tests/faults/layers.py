@@ -88,9 +88,9 @@ class _Apart(Added, Factored):
     def square_norms(self) -> Tensor:
         return sum((_rows(term).double().square().sum(dim=1) for term in self._terms), torch.zeros(()))
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         for term in self._terms:
-            total += weights @ _rows(term).double()
+            total += weights @ _rows(term).double()[: len(weights)]
 
 
 def _rows(term: Term) -> Tensor:
@@ -159,7 +159,7 @@ class _Gram(Products, Factored):
         pairs = (self._x @ self._x.transpose(1, 2)) * (self._g @ self._g.transpose(1, 2))
         return pairs.sum(dim=(1, 2)).double().clamp(min=0)
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         scaled = self._g * weights.to(self._g).view(-1, 1, 1)
         total += (scaled.flatten(0, 1).T @ self._x.flatten(0, 1)).flatten()
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noisette import Encoder, Generator, Private
-from noisette.account import accountant
+from noisette.account import accountant, cut
 from noisette.mechanism import Mechanisms
 from noisette.training import PoissonSampler, private_run, share
 from noisette.training.units import Units
@@ -104,7 +104,7 @@ def cut_for_nothing(patch: pytest.MonkeyPatch) -> None:
 )
 def cut_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        accountant, "chance_of_a_cut", lambda mechanisms: sum(accountant.cut_chance(one.sampling) for one in mechanisms)
+        accountant, "chance_of_a_cut", lambda mechanisms: sum(cut.cut_chance(one.sampling) for one in mechanisms)
     )
 
 

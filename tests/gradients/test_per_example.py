@@ -22,9 +22,9 @@ def mlp_data(count: int = 7) -> tuple[nn.Module, Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ["mlp", "conv2d", "layer norm"])
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [4]), (5, [4, 1]), (8, [4, 4]), (11, [4, 4, 3])]
+    ("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [4]), (5, [2, 3]), (8, [4, 4]), (11, [3, 4, 4])]
 )
-def test_chunks_are_full_but_the_last(name: str, count: int, sizes: list[int]) -> None:
+def test_chunks_are_few_and_of_equal_size(name: str, count: int, sizes: list[int]) -> None:
     model, x, y = CASES[name].build(count)
     gradients = Gradients(model, LOSS, chunk=4)
     rows = [chunk.clone() for chunk in gradients.chunks((x, y))]

@@ -113,8 +113,8 @@ def test_a_weight_of_zero_leaves_an_example_out_whatever_it_is(where: str, bad: 
     assert term.square_norms().isfinite().tolist() == [True, True, False, True, True]
     found, expected = (torch.zeros(8, dtype=torch.float64) for _ in range(2))
     weights = torch.tensor([1.0, 2.0, 0.0, -1.0, 0.5]).double()
-    term.add(weights, found)
-    whole.add(weights, expected)
+    term.add(weights, found, 2.0**-40)
+    whole.add(weights, expected, 2.0**-40)
     assert torch.equal(found, expected)
 
 

@@ -57,7 +57,8 @@ def test_the_clipped_sum_is_that_of_opacus(
     assert 5 < len(index) < EXAMPLES
     theirs, norms = _theirs(model, x[index], y[index], clip)
     assert norms.min() < clip < norms.max()
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-8)
+    # every coordinate of ours is rounded to a grid, 2**-27 of the norm that gradients are clipped to
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=len(index) * 2.0**-26 * clip)
 
 
 def _ours(

@@ -279,7 +279,7 @@ def test_micro_batches_sum_encoded_averages_of_groups(monkeypatch: pytest.Monkey
             loss = LOSS(model(x[i : i + 1]), y[i : i + 1])
             averages[int(g)] += flat(torch.autograd.grad(loss, list(model.parameters()))) / 2
         expected = torch.stack([v * min(1.0, 0.05 / float(v.norm())) for v in averages.values()]).sum(dim=0)
-        torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(total, expected, rtol=3e-7, atol=len(averages) * encoder.step)
 
 
 def test_an_empty_batch_of_micro_batches_is_a_step() -> None:

@@ -119,6 +119,9 @@ class Coupled:
         assert len(drawn) == n
         return drawn
 
+    def decisions(self, n: int, chance: float) -> np.ndarray:
+        return self.uniforms(n) <= chance
+
 
 def private_sum(case: Case, x: Tensor, y: Tensor, numbers: np.ndarray) -> Tensor:
     """The sum that a real run would release of this data, before noise."""

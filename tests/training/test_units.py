@@ -144,6 +144,9 @@ class Coupled:
         self._turn += 1
         return np.random.default_rng(self._turn).random(n)
 
+    def decisions(self, n: int, chance: float) -> np.ndarray:
+        return self.uniforms(n) <= chance
+
 
 def unit_sum(
     kind: str, encoder: Encoder, data: tuple[Tensor, Tensor], ids: list[str], read: bool, **other: Any
@@ -219,7 +222,7 @@ def test_the_mean_is_taken_before_encoding() -> None:
         mechanism = Mechanism(L2(dim=2), Gaussian(1.0), 1.0, 1)
         run = make_private(model, lambda model, batch: model(batch)[:, 0], x[: len(ids)], mechanism, units=ids)
         found = run._private_sum(run.mechanisms[0]).unsafe_values()
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
 def test_the_update_is_over_the_expected_number_of_units() -> None:
@@ -365,4 +368,4 @@ def test_the_audit_s_canary_is_a_whole_unit() -> None:
         Mechanism(L2(dim=20), Gaussian(1.0), sampling=Poisson(0.1, of="unit"), steps=1), Generator(1), flip=True
     )
     assert len(pair.with_canary) == len(pair.without) + 30
-    assert np.linalg.norm(pair.shift) == pytest.approx(1.0, rel=1e-9)
+    assert np.linalg.norm(pair.shift) == pytest.approx(1.0, rel=1e-6)

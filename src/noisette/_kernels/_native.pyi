@@ -3,7 +3,7 @@ import numpy.typing as npt
 import torch
 
 class Plan:
-    def __init__(self, kind: str, radius: float) -> None: ...
+    def __init__(self, kind: str, radius: float, step: float) -> None: ...
     def add_block(
         self,
         dim: int,

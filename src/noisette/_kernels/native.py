@@ -17,6 +17,7 @@ import torch
 
 from noisette._kernels.reference import allowed
 from noisette.errors import InvalidInput
+from noisette.grid import MOST
 from noisette.profiles import ProfileSet
 from noisette.profiles.base import Array, rank_counts
 
@@ -34,6 +35,7 @@ __all__ = ["Kernel", "NoKernel", "by_rank", "clipping", "fits", "new_layers", "v
 
 _MOST_LEVELS = 1024  # of a profile: more are rounded down to these
 _MOST_KNOTS = 64  # that a profile is chosen by
+_STEPS = 2.0**-126, 2.0**100  # that single precision can count in
 
 
 class NoKernel(UserWarning):
@@ -82,12 +84,26 @@ class Kernel:
     plan: _native.Plan
     dims: tuple[int, ...]
     limit: float | None
+    step: float
     isa: str
+
+    def with_products(self, most: int) -> tuple[Kernel, float]:
+        """The same for sums that matrix products over at most `most` examples add to; and its smaller `limit`.
+
+        Such products round, and one example can change how all others are rounded. The margin is twice the error of a
+        sum of `grid.MOST` vectors in float64: of each product, and of adding them up one after another
+        (docs/theory.md).
+        """
+        if self.limit is None:
+            raise AssertionError("only what is clipped is summed by products")
+        roundings = 2 + most + -(-MOST // most)
+        limit = self.limit * (1 - 2 * MOST * roundings * 2.0**-53)
+        return _clipping(limit, self.step, self.isa), limit
 
     def rows_sum(self, rows: torch.Tensor) -> torch.Tensor:
         """The encoded sum, float64 (d,), of gradients `rows` (B, d).
 
-        >>> kernel, rows = clipping(radius=1.0), torch.tensor([[0.0, 2.0], [0.5, 0.0]])
+        >>> kernel, rows = clipping(radius=1.0, step=2.0**-27), torch.tensor([[0.0, 2.0], [0.5, 0.0]])
         >>> kernel is None or kernel.rows_sum(rows).round(decimals=6).tolist() == [0.5, 1]
         True
         """
@@ -128,22 +144,33 @@ def fits(rows: torch.Tensor) -> bool:
     return rows.dtype == torch.float32 and rows.device.type == "cpu"
 
 
-def clipping(radius: float) -> Kernel | None:
-    """The kernel that clips at an L2 norm of `radius`."""
-    isa = variant()
-    return Kernel(_native.Plan("l2", allowed(radius)), (), allowed(radius), isa) if isa else None
-
-
-def by_rank(kind: str, blocks: tuple[ProfileSet, ...]) -> Kernel | None:
-    """The kernel that bounds by rank: `kind` is "ranked" or "snap"."""
-    isa = variant()
-    return Kernel(_profile_plan(kind, blocks), tuple(block.dim for block in blocks), None, isa) if isa else None
+def clipping(radius: float, step: float) -> Kernel | None:
+    """The kernel that clips at an L2 norm of `radius`, to multiples of a `step`."""
+    isa = _able(step)
+    return _clipping(allowed(radius), step, isa) if isa else None
 
 
 @lru_cache(maxsize=8)
-def _profile_plan(kind: str, blocks: tuple[ProfileSet, ...]) -> _native.Plan:
+def _clipping(limit: float, step: float, isa: str) -> Kernel:
+    return Kernel(_native.Plan("l2", limit, step), (), limit, step, isa)
+
+
+def by_rank(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Kernel | None:
+    """The kernel that bounds by rank, to multiples of a `step`: `kind` is "ranked" or "snap"."""
+    isa = _able(step)
+    dims = tuple(block.dim for block in blocks)
+    return Kernel(_profile_plan(kind, blocks, step), dims, None, step, isa) if isa else None
+
+
+def _able(step: float) -> str | None:
+    """The variant that runs, if it can count in such steps."""
+    return variant() if _STEPS[0] <= step <= _STEPS[1] else None
+
+
+@lru_cache(maxsize=8)
+def _profile_plan(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> _native.Plan:
     # profile sets are compared by identity, and encoders keep theirs
-    plan = _native.Plan(kind, 0.0)
+    plan = _native.Plan(kind, 0.0, step)
     for block in blocks:
         levels, starts = compact(block)
         knots, ends = choice(block)

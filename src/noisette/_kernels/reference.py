@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from noisette.grid import LONGEST
+
 _MANTISSA_BITS_DROPPED = 17  # of a float32: exponent and 6 bits of mantissa name the bucket
 _BUCKETS = 1 << (32 - 1 - _MANTISSA_BITS_DROPPED)
 
@@ -22,9 +24,9 @@ def finite_rows(rows: torch.Tensor) -> torch.Tensor:
 def allowed(radius: float) -> float:
     """The norm that every clipping aims at, so that no clipped vector is longer than `radius`.
 
-    The margin covers the rounding of a norm in float64, summed in any order, also over 10**8 coordinates.
+    The margin covers the rounding of a norm in float64, summed in any order, of `grid.LONGEST` squares.
     """
-    return radius * (1 - 2.0**-36)
+    return radius * (1 - 2 * LONGEST * 2.0**-53)
 
 
 def scaled_norms(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,7 +93,7 @@ def _choose(sums: torch.Tensor, levels: torch.Tensor, counts: torch.Tensor) -> t
     if len(levels) == 1:
         return torch.zeros(len(sums), dtype=torch.long, device=sums.device)
     norms = (levels * levels @ counts.double()).sqrt()
-    return (sums @ (levels / norms[:, None]).T).argmax(dim=1)
+    return (sums.unsqueeze(1) * (levels / norms[:, None])).sum(dim=2).argmax(dim=1)
 
 
 def _largest(column: torch.Tensor) -> torch.Tensor:

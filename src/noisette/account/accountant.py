@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from noisette.account import base
-from noisette.account.cut import chance_of_a_cut, cut_chance, epsilon_with, uncut
+from noisette.account import arithmetic, base
+from noisette.account.additions import Addition, epsilon_with
+from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.pld import PrivacyLoss, privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import ADJACENCY, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
+from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
 from noisette.sampling import EXAMPLE, Poisson
 from noisette.search import Search, Spending, as_spending, pieces_of
 from noisette.spec import positive, whole
@@ -34,14 +35,35 @@ def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) ->
     return value
 
 
+def added(spending: Spending, delta: float, epsilon: float) -> Addition:
+    """What cut batches and, where that is known, floats add to ideal runs of this `epsilon` at `delta`."""
+    cut, floats = Addition(chance_of_a_cut(spending)), arithmetic.addition(spending, delta, epsilon)
+    return cut if floats is None else cut + floats
+
+
 def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
-    chance, plain = chance_of_a_cut(mechanisms), uncut(mechanisms)
+    return _spent(mechanisms, delta, _asked(mechanisms, accountant))[0]
+
+
+def _asked(mechanisms: Spending, accountant: str) -> Callable[[float], float]:
+    """The epsilon of ideal runs at any delta, by an accountant."""
+    plain = uncut(mechanisms)
     known, given = base.accountant(accountant, plain), cast("Mechanisms", plain)  # with searches if it takes them
+    return lambda left: known.epsilon(given, left)
+
+
+def _spent(mechanisms: Spending, delta: float, ideal: Callable[[float], float]) -> tuple[float, float | None]:
+    """The epsilon of mechanisms, and how much of it is for floats: None where it is for real numbers only."""
     if not any(mechanism.steps for mechanism in mechanisms):
-        return 0.0
-    value = epsilon_with(chance, delta, lambda left: known.epsilon(given, left))
-    return value if value >= 0 else math.inf
+        return 0.0, 0.0
+    cut = Addition(chance_of_a_cut(mechanisms))
+    real = epsilon_with(cut, delta, ideal)
+    if not 0 <= real < math.inf:
+        return math.inf, None
+    floats = arithmetic.addition(mechanisms, delta, real)
+    value = math.inf if floats is None else epsilon_with(cut + floats, delta, ideal)
+    return (value, max(0.0, value - real)) if value < math.inf else (real, None)
 
 
 def guarantee(
@@ -57,7 +79,8 @@ def guarantee(
     refused.
 
     **Formal guarantees.** For certified noises epsilon is an upper bound, with quadrature, truncation and rounding
-    errors on the safe side; otherwise the guarantee says "estimate".
+    errors on the safe side; otherwise the guarantee says "estimate". Where its `arithmetic` is "covered", that holds
+    for the floats that are drawn, added and released, given gradients that are functions of one example each.
 
     >>> from noisette import L2, Gaussian
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))
@@ -65,7 +88,7 @@ def guarantee(
     """
     spending = as_spending(mechanisms)
     delta = check_delta(delta, examples, unit_of(pieces_of(spending)))
-    return _promise(spending, epsilon(spending, delta, accountant), delta, accountant)
+    return _promise(spending, *_spent(spending, delta, _asked(spending, accountant)), delta, accountant)
 
 
 def guarantees(
@@ -81,13 +104,13 @@ def guarantees(
     ['0.550', '0.721', '0.858']
     """
     delta = check_delta(delta, examples, mechanism.sampling.of)
-    plain, chance = mechanism.replace(sampling=Poisson(mechanism.rate)), cut_chance(mechanism.sampling)
+    plain = mechanism.replace(sampling=Poisson(mechanism.rate))
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
     while left:
         near = [count for count in left if count <= _NEAR * left[0]]
         for count, loss in zip(near, privacy_losses(plain, near), strict=True):
-            value = epsilon_with(count * chance, delta, partial(_at, loss))
-            found[count] = _promise((mechanism.replace(steps=count),), value, delta, "pld")
+            spent = (mechanism.replace(steps=count),)
+            found[count] = _promise(spent, *_spent(spent, delta, partial(_at, loss)), delta, "pld")
         left = left[len(near) :]
     return found
 
@@ -96,7 +119,7 @@ def _at(loss: PrivacyLoss, delta: float) -> float:
     return float(loss.get_epsilon_for_delta(delta))
 
 
-def _promise(mechanisms: Spending, value: float, delta: float, accountant: str) -> Guarantee:
+def _promise(mechanisms: Spending, value: float, floats: float | None, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
         cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
@@ -113,4 +136,6 @@ def _promise(mechanisms: Spending, value: float, delta: float, accountant: str) 
         mechanism_hash=hash_of(mechanisms),
         basis=base.accountant(accountant, uncut(mechanisms)).basis(cast("Mechanisms", mechanisms)),
         adjacency=ADJACENCY[unit_of(pieces_of(mechanisms))],
+        arithmetic=REAL if floats is None else COVERED,
+        arithmetic_epsilon=floats or 0.0,
     )

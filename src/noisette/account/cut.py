@@ -1,29 +1,22 @@
 """What it costs to cut batches that came out too large: exactly how often that happens, paid for in delta.
 
 A cut run and one that is not cut are the same until a batch comes out larger than `most`, which has a chance of at
-most the binomial tail in every step. So, whatever the noise, delta grows by that chance times (1 + e^epsilon): once for
-the data set on the left of the inequality, once for its neighbour on the right. The page on theory has the proof.
+most the binomial tail in every step. `noisette.account.additions` adds that chance to delta, whatever the noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-
-import numpy as np
-import numpy.typing as npt
 
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.sampling import Poisson
 from noisette.search import Search, Spending
 
-__all__ = ["chance_of_a_cut", "cut_chance", "deltas_with", "epsilon_with", "largest_batch", "refuse_cut", "uncut"]
+__all__ = ["chance_of_a_cut", "cut_chance", "largest_batch", "refuse_cut", "uncut"]
 
 _UP = 1 + 1e-9  # beyond the error of the tail in floats
 _LEAST = 1e-300  # what a float can no longer tell counts as this much
-_MOST_TRIES = 200
-_OVERSHOT = 1e-7  # relative, of epsilon, so that the search ends on the safe side
 
 
 def cut_chance(sampling: Poisson) -> float:
@@ -87,39 +80,6 @@ def refuse_cut(mechanism: Mechanism) -> None:
         raise Unaccountable(
             "the losses of one step do not tell what it costs to cut batches.", hint="ask guarantee, or tradeoff"
         )
-
-
-def deltas_with(
-    chance: float, epsilons: npt.NDArray[np.float64], deltas: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """The `deltas` (n,) at `epsilons` (n,) of runs that are cut with at most that `chance`."""
-    if chance == 0:
-        return deltas
-    with np.errstate(over="ignore"):
-        return np.asarray(np.minimum(1.0, deltas + chance * (1 + np.exp(epsilons))))
-
-
-def epsilon_with(chance: float, delta: float, epsilon: Callable[[float], float]) -> float:
-    """The epsilon at `delta` of runs that are cut with at most that `chance`; infinite where there is none.
-
-    `epsilon` gives that of runs that are not cut, at any delta. What is returned, e, has ``epsilon(left) <= e`` for
-    ``left = delta - chance * (1 + exp(e))``, so that it holds; it is the least such, but for a part in ten million.
-
-    >>> epsilon_with(0.0, 1e-5, lambda delta: 2.0), epsilon_with(1e-5, 1e-5, lambda delta: 2.0)
-    (2.0, inf)
-    """
-    found = epsilon(delta)
-    if chance == 0:
-        return found
-    for _ in range(_MOST_TRIES):
-        claimed = found * (1 + _OVERSHOT)
-        left = delta - chance * (1 + math.exp(claimed)) if claimed < 700 else 0.0
-        if not left > 0:
-            return math.inf
-        found = epsilon(left)
-        if found <= claimed:
-            return claimed
-    return math.inf
 
 
 def largest_batch(rate: float, units: int, steps: int, epsilon: float, delta: float) -> int:

@@ -108,7 +108,7 @@ class Ledger(Record):
 
     def _pay(self, mechanism: Mechanism | Search, name: str, steps: int, marks: tuple[str, ...]) -> None:
         if not self.covers(name, steps, marks):
-            plan: dict[str, Any] = {"most": steps, "hash": name}
+            plan: dict[str, Any] = {"most": steps, "hash": name, "grid": True}
             if marks:
                 plan["stamps"] = list(marks)
             if not self.knows(name):

@@ -141,7 +141,8 @@ class Record:
             if not isinstance(mechanism, Mechanism | Search) or mechanism.hash != entry["hash"]:
                 raise ValueError
             whole("most", entry["most"], least=1)
-            self._stamps |= {*in_order(entry.get("stamps", ()))}
+            # before there were grids, epsilon was for real numbers only
+            self._stamps |= {*in_order(entry.get("stamps", ())), *(() if entry.get("grid") is True else ("inexact",))}
             self._mechanisms[entry["hash"]] = mechanism
             self._plan = entry
         else:

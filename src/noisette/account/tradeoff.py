@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from noisette.account.cut import chance_of_a_cut, deltas_with, uncut
+from noisette.account.accountant import added
+from noisette.account.additions import deltas_with
+from noisette.account.cut import uncut
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.errors import InvalidInput
@@ -18,6 +20,8 @@ from noisette.search import Search, as_spending
 __all__ = ["Tradeoff", "tradeoff"]
 
 Array = npt.NDArray[np.float64]
+
+_DELTA = 1e-9  # at which it is settled how likely the unlikely is that floats do
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +67,9 @@ def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], poin
     0.3829
     """
     spending = as_spending(mechanisms)
-    chance, losses = chance_of_a_cut(spending), privacy_loss(uncut(spending))
+    losses = privacy_loss(uncut(spending))
     never = float(losses.get_delta_for_epsilon(LARGEST_LOSS))  # a chance of losses that no epsilon covers
     top = losses.get_epsilon_for_delta(min(never + 1e-10, 1.0))
     epsilons = np.linspace(0.0, max(float(top), 1e-3), points)
-    return Tradeoff(epsilons, deltas_with(chance, epsilons, np.asarray(losses.get_delta_for_epsilon(epsilons))))
+    addition = added(spending, _DELTA, epsilon=0.0)
+    return Tradeoff(epsilons, deltas_with(addition, epsilons, losses.get_delta_for_epsilon))

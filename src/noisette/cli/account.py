@@ -183,6 +183,8 @@ def _guarantee_json(result: Guarantee, mechanisms: Spending) -> dict[str, Any]:
         "stamps": list(result.stamps),
         "adjacency": result.adjacency,
         "basis": result.basis,
+        "arithmetic": result.arithmetic,
+        "arithmetic_epsilon": result.arithmetic_epsilon,
         "mechanism": texts[0] if len(texts) == 1 else texts,
         "hash": result.mechanism_hash,
     }
@@ -191,6 +193,7 @@ def _guarantee_json(result: Guarantee, mechanisms: Spending) -> dict[str, Any]:
 def _show_guarantee(result: Guarantee, mechanisms: Spending) -> None:
     show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
+    show.print(result.floats)
     for one in mechanisms:
         show.print(repr(one))
     show.print(f"hash {result.mechanism_hash}")

@@ -239,6 +239,8 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         "delta": promise.delta,
         "kind": promise.kind,
         "stamps": list(promise.stamps),
+        "arithmetic": promise.arithmetic,
+        "arithmetic_epsilon": promise.arithmetic_epsilon,
         **last.told,
         "steps": last.updates,
         "seconds": round(seconds, 2),
@@ -249,6 +251,7 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if (found := last.measured) is not None:
             show.print(f"test {found.name} {found.text} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
+        show.print(promise.floats)
         if picture is None:
             show.print(f"{opened.folder} holds the model and its ledger")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -11,12 +12,14 @@ import torch
 
 from noisette._kernels import native, reference
 from noisette.errors import InvalidInput
+from noisette.grid import spacing, toward_zero
 from noisette.private import Private
 from noisette.profiles import ProfileSet
 from noisette.spec import Spec, positive, whole
 
 __all__ = ["Encoder", "Image"]
 
+_ROWS, _NUMBERS = 64, 2**22  # that are encoded at a time
 _MOST_DIM = 10**12  # more than any model has, and counted exactly in floats
 
 
@@ -55,6 +58,12 @@ def _difference(block: ProfileSet, most_levels: int = 128) -> ProfileSet:
     least = np.minimum.accumulate(sums[::-1])[::-1]  # of all pairs that reach this rank or a higher one
     edges, first = np.unique(ranks, return_index=True)
     return ProfileSet(least[first][None], np.diff(edges, prepend=0))
+
+
+@lru_cache(maxsize=32)
+def _largest(encoder: Encoder) -> float:
+    image = encoder._single_image  # of some encoders millions of numbers
+    return max((float(block.levels.max()) for block in image.profiles), default=image.norm)
 
 
 class Encoder(Spec):
@@ -110,6 +119,16 @@ class Encoder(Spec):
         """How far one example can move the sum."""
         return self._single_image if self.micro_batch == 1 else self._single_image.widened()
 
+    @property
+    def largest(self) -> float:
+        """What no coordinate of an encoded row exceeds."""
+        return _largest(self)
+
+    @property
+    def step(self) -> float:
+        """Coordinates of encoded rows are multiples of this power of two, so that sums of them are exact."""
+        return spacing(self.largest)
+
     def encode(self, rows: torch.Tensor) -> torch.Tensor:
         """Encoded rows, float64 (B, d), of gradients `rows` (B, d).
 
@@ -120,7 +139,13 @@ class Encoder(Spec):
         """
         self._check(rows)
         rows = reference.finite_rows(rows)
-        return self._encode(rows) if len(rows) else rows
+        if not len(rows):
+            return rows
+        # always as many rows at a time: sums and products round by the shapes that they are given
+        size = max(1, min(_ROWS, _NUMBERS // self.known_dim))
+        missing = rows.new_zeros(-len(rows) % size, self.known_dim)
+        parts = torch.split(torch.cat([rows, missing]) if len(missing) else rows, size)
+        return torch.cat([toward_zero(self._encode(part), self.step) for part in parts])[: len(rows)]
 
     def _check(self, rows: torch.Tensor) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.known_dim:

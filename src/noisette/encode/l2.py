@@ -35,4 +35,4 @@ class L2(Encoder):
         return reference.clip_norm(rows, self.radius)
 
     def kernel(self) -> native.Kernel | None:
-        return native.clipping(self.radius)
+        return native.clipping(self.radius, self.step)

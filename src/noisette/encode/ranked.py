@@ -34,4 +34,4 @@ class Ranked(SortedProfile):
         return torch.minimum(torch.maximum(rows, -bounds), bounds)
 
     def kernel(self) -> native.Kernel | None:
-        return native.by_rank("ranked", self.blocks)
+        return native.by_rank("ranked", self.blocks, self.step)

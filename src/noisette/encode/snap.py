@@ -28,4 +28,4 @@ class Snap(SortedProfile):
         return rows.sign() * bounds
 
     def kernel(self) -> native.Kernel | None:
-        return native.by_rank("snap", self.blocks)
+        return native.by_rank("snap", self.blocks, self.step)

@@ -76,8 +76,11 @@ class Layers:
             if found is not part:
                 part.copy_(found)
 
-    def terms(self, batch: Batch) -> list[Term]:
-        """The gradients of every parameter, in the order of the layout."""
+    def terms(self, batch: Batch, counted: int | None = None) -> list[Term]:
+        """The gradients of every parameter, in the order of the layout.
+
+        With `counted`, those of all examples behind so many are zero.
+        """
         count = size(batch)
         copies = {p: p.detach().expand(count, *p.shape).requires_grad_() for p in self._copied}
         # weights in the layout of the images: a convolution follows its weights
@@ -88,7 +91,7 @@ class Layers:
             self._calls.one(instead=_INSTEAD) as call,
             sites.watched(self._rules, call),
         ):
-            total = self._total(leaves, copies, change(batch, self._laid_out), call)
+            total = self._total(leaves, copies, change(batch, self._laid_out), call, counted)
         if total.grad_fn is None:
             raise Unfit("the loss depends on no parameter")
         edges = sites.edges()
@@ -98,7 +101,7 @@ class Layers:
         used = [p for p, gradient in zip(leaves, strays, strict=True) if gradient is not None]
         if used:  # outside of their layers, where no rule has seen it
             self._copy(used)
-            return self.terms(batch)
+            return self.terms(batch, counted)
         rows = {p: [Rows(gradient)] for p, gradient in zip(copies, own, strict=True) if gradient is not None}
         noted = sites.terms(ends)
         return [self._term(p, count, rows.get(p) or noted.get(leaves.get(p, p), [])) for p in self._layout.parameters]
@@ -125,9 +128,14 @@ class Layers:
         self.linear = kinds == {nn.Linear} and not self._copied
 
     def _total(
-        self, leaves: dict[nn.Parameter, Tensor], copies: dict[nn.Parameter, Tensor], batch: Batch, call: Call
+        self,
+        leaves: dict[nn.Parameter, Tensor],
+        copies: dict[nn.Parameter, Tensor],
+        batch: Batch,
+        call: Call,
+        counted: int | None,
     ) -> Tensor:
-        """The sum of the losses of all examples, each of which the model meets alone."""
+        """The sum of the losses of all examples that are counted, each of which the model meets alone."""
         buffers = buffers_of(self._aim.model)
 
         def of_one(example: Batch, *, whole: bool) -> Any:
@@ -138,15 +146,15 @@ class Layers:
         loss = self._aim.given
         # known not to mix examples, so that it can have all outputs at once: vmap would take as long as for a layer
         if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or _hooked(loss):
-            total: Tensor = mapped_over(mapped, lambda example: of_one(example, whole=False), batch).sum()
-            return total
+            losses: Tensor = mapped_over(mapped, lambda example: of_one(example, whole=False), batch)
+            return losses[:counted].sum()
         outputs = mapped_over(mapped, lambda example: of_one(example, whole=True), batch)
         if not isinstance(outputs, Tensor) or outputs.ndim != 3:
             raise Unfit("the output is not one row of numbers for each example")
         with torch._C.DisableTorchFunction():
             return F.cross_entropy(
-                outputs.squeeze(1),
-                batch[1],
+                outputs.squeeze(1)[:counted],
+                batch[1][:counted],
                 ignore_index=loss.ignore_index,
                 reduction="sum",
                 label_smoothing=loss.label_smoothing,

@@ -20,6 +20,7 @@ from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
 from noisette.gradients.objective import aim_of
+from noisette.gradients.steady import steady
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.objectives import Objective
@@ -64,7 +65,7 @@ class Gradients:
     >>> gradients.dim
     8
     >>> [tuple(rows.shape) for rows in gradients.chunks((torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))]
-    [(4, 8), (2, 8)]
+    [(3, 8), (3, 8)]
     """
 
     def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64) -> None:
@@ -74,6 +75,7 @@ class Gradients:
         self._fast = self._candidates()
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
+        self._least: int | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -94,6 +96,11 @@ class Gradients:
     def device(self) -> torch.device:
         """Where they are, and so where gradients are computed."""
         return self.parameters[0].device
+
+    @property
+    def exact(self) -> bool:
+        """Whether no bit of a row depends on other examples, as far as the last check could tell."""
+        return self._least is not None
 
     def zeros(self) -> Tensor:
         """The sum of no gradients, float64 (dim,)."""
@@ -152,9 +159,11 @@ class Gradients:
             return None
         total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
-        for part in parts(batch, min(most, sums.at_a_time(way.copied))):
-            terms = way.terms(part)
-            sums.add(kernel, terms, self._layout, size(part), total)
+        most = min(most, sums.at_a_time(way.copied))
+        for part in parts(batch, most):
+            wide = max(size(part), min(most, self._least or 1))
+            terms = way.terms(filled(part, wide), size(part))
+            sums.add(kernel, terms, self._layout, size(part), total, most)
         return sums.in_order(terms, self._layout, total) if terms else total
 
     def check(self, batch: Batch) -> None:
@@ -209,6 +218,8 @@ class Gradients:
                     continue
             else:
                 made, self._fast = last, self._confirmed(last)
+            way = self._ways()[0]
+            self._least = steady(way, made, self._layout, self._most(way))
         self._trusted = self._modes()
         return made
 
@@ -265,14 +276,21 @@ class Gradients:
         most = min(self._chunk, sums.at_a_time(self.dim))
         for part in parts(batch, most):
             count = size(part)
-            rows = self._layout.rows(most if alike else count)
-            slow = self._fill(filled(part, most) if alike else part, rows)
+            wide = most if alike else max(count, min(most, self._least or 1))
+            rows = self._layout.rows(wide)
+            slow = self._fill(filled(part, wide), rows)
             if slow is not None:
                 warnings.warn(
                     SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
                     stacklevel=2,
                 )
             yield rows[:count]
+
+    def _most(self, way: Way) -> int:
+        """The largest number of examples that a way is given at a time: more where the kernel may store no rows."""
+        held = min(self._chunk, sums.at_a_time(self.dim))
+        plain = all(p.dtype != torch.float64 and p.device.type == "cpu" for p in self.parameters)
+        return max(held, min(_FUSED_CHUNK, sums.at_a_time(way.copied))) if isinstance(way, Layers) and plain else held
 
     def _ways(self) -> tuple[Way, ...]:
         return (*self._fast, *self._general)

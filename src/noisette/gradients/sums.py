@@ -36,8 +36,11 @@ def takes(kernel: Kernel, layout: Layout) -> bool:
     return plain and edges <= {*layout.starts.values(), layout.dim}
 
 
-def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor) -> None:
-    """Add the encoded gradients of `count` examples to `total`, float64 (dim,), in the kernel's order."""
+def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor, most: int) -> None:
+    """Add the encoded gradients of the first `count` examples to `total`, float64 (dim,), in the kernel's order.
+
+    `most` is the largest number of examples in terms of all that are added to the same total.
+    """
     if kernel.limit is None:
         for some in _a_few(terms, layout.dim, count):
             kernel.add(_entered(terms, layout, some), total)
@@ -45,16 +48,19 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
     spans = [slice(start, start + p.numel()) for p, start in layout.starts.items()]
     factored = [(term, span) for term, span in zip(terms, spans, strict=True) if isinstance(term, Factored)]
     others = [None if isinstance(term, Factored) else term for term in terms]
+    limit = kernel.limit
+    if factored:
+        kernel, limit = kernel.with_products(most)
     squares = torch.zeros(count, dtype=torch.float64)
     for term, _ in factored:
-        squares += term.square_norms()
+        squares += term.square_norms()[:count]
     if any(others):
         few = _a_few(others, layout.dim, count)
         factors = torch.cat([kernel.clip(_entered(others, layout, some), total, squares[some]) for some in few])
     else:
-        factors = torch.where(squares.isfinite(), torch.clamp(kernel.limit / squares.sqrt(), max=1.0), 0.0)
+        factors = torch.where(squares.isfinite(), torch.clamp(limit / squares.sqrt(), max=1.0), 0.0)
     for term, span in factored:
-        term.add(factors, total[span])
+        term.add(factors, total[span], kernel.step)  # of examples behind those that have a factor nothing counts
 
 
 def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:

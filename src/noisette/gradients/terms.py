@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from noisette.grid import toward_zero
+
 if TYPE_CHECKING:
     from noisette._kernels._native import Layers
 
@@ -44,15 +46,18 @@ class Term(ABC):
 
 
 class Factored(Term):
-    """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64."""
+    """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64.
+
+    What is added is rounded toward zero to multiples of a power of two, `step`, where that can be had; products round.
+    """
 
     @abstractmethod
     def square_norms(self) -> Tensor:
         """The square of every example's norm, float64 (B,)."""
 
     @abstractmethod
-    def add(self, weights: Tensor, total: Tensor) -> None:
-        """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
+        """Add the gradients of the first b examples, each times its weight, float64 (b,), to `total`, float64 (n,)."""
 
 
 class Native(Term):
@@ -128,10 +133,11 @@ class Outer(Factored, Native):
         product: Tensor = x * g
         return product.square_()
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:  # noqa: ARG002 - a product has no rows to round
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
-        weights = weights.unsqueeze(1)
-        x, g = (torch.where(weights != 0, part, 0.0).double() for part in (self._x, self._g))  # zero times NaN is NaN
+        weights, count = weights.unsqueeze(1), len(weights)
+        both = self._x[:count], self._g[:count]
+        x, g = (torch.where(weights != 0, part, 0.0).double() for part in both)  # zero times NaN is NaN
         total.view(g.shape[1], x.shape[1]).addmm_((g * weights).T, x)
 
     def enter(self, layers: Layers, at: int, some: slice) -> None:
@@ -167,11 +173,13 @@ class Lookup(Factored):
         found = sums.new_zeros(len(self._index))
         return found.index_add_(0, keys // self._count, sums.square().sum(dim=1))
 
-    def add(self, weights: Tensor, total: Tensor) -> None:
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
         keys, sums = self._summed()
+        mine = keys < len(weights) * self._count
+        keys, sums = keys[mine], sums[mine]
         weights = weights[keys // self._count].unsqueeze(1)
-        scaled = torch.where(weights != 0, sums, 0.0) * weights
+        scaled = toward_zero(torch.where(weights != 0, sums, 0.0) * weights, step)
         total.view(self._count, -1).index_add_(0, keys % self._count, scaled)
 
     def _summed(self) -> tuple[Tensor, Tensor]:

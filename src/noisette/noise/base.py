@@ -14,6 +14,7 @@ import torch
 
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.domain import Domain
 from noisette.spec import Spec
 
@@ -45,6 +46,8 @@ class Noise(Spec):
     rotation_invariant: ClassVar[bool] = False
     domain: ClassVar[Domain] = Domain()
     """The parameters, shifts and losses for which all that is said here holds; anything else is refused."""
+    accuracy: ClassVar[Accuracy | None] = None
+    """How close draws come to the law; None where that is not known, and epsilon is for real numbers only."""
     cdf_error: ClassVar[float] = 2.0**-50
     """Relative error of `_sf` for each unit of 1 + abs(log sf), which accounting adds on the safe side."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from noisette.generator import Generator
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.base import Array, Noise
 from noisette.noise.domain import Domain
 from noisette.noise.strips import strips
@@ -32,6 +33,11 @@ class GeneralizedGaussian(Noise):
     # below, the law has no scale that a float could tell; above, it is uniform to a hundredth
     domain: ClassVar[Domain] = Domain(parameters={"shape": (0.2, 50.0)})
     cdf_error: ClassVar[float] = 2.0**-45
+
+    @property
+    def accuracy(self) -> Accuracy | None:  # type: ignore[override]
+        """Density by a power, of a position that is rounded itself."""
+        return Accuracy(position=4, density=8 + 2 * self.shape, relative=strips(self).error)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

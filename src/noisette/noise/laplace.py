@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.base import Array, Noise
 
 
@@ -21,6 +22,7 @@ class Laplace(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
+    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.base import Array, Noise
 from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
@@ -23,6 +24,7 @@ class Logistic(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
+    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.base import Array, Noise
 from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
@@ -24,6 +25,7 @@ class Sech(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
+    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

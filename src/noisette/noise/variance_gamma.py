@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from noisette.generator import Generator
+from noisette.noise.accuracy import Accuracy
 from noisette.noise.base import Array, Noise
 from noisette.noise.domain import Domain
 from noisette.noise.strips import strips
@@ -36,6 +37,11 @@ class VarianceGamma(Noise):
     certified: ClassVar[bool] = True
     domain: ClassVar[Domain] = Domain(parameters={"shape": (0.501, 50.0)})
     cdf_error: ClassVar[float] = 2.0**-36
+
+    @property
+    def accuracy(self) -> Accuracy | None:  # type: ignore[override]
+        """Density by a Bessel function of scipy."""
+        return Accuracy(position=4, density=256, relative=strips(self).error)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -29,8 +29,8 @@ from noisette.spec import entries, line, parse, positive, whole
 
 __all__ = ["Audited", "Run", "Spent", "Unfinished", "public_name"]
 
-_AGREE = 1e-6
-"""Epsilons of the same steps, computed one by one or together, agree to this part."""
+_AGREE = 1e-4
+"""Epsilons of the same steps agree to this part, also with one that was written before floats were paid for."""
 _VERDICTS = ("consistent with the claim", "REFUTED")
 
 

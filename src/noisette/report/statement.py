@@ -183,7 +183,7 @@ class Statement:
         audited = run.audited
         return (
             ("Accountant", f"{promise.accountant} ({promise.basis})"),
-            ("Arithmetic", "noise drawn and added in 64-bit floating point; attacks on its low bits are not covered"),
+            ("Arithmetic", promise.floats),
             ("Audit", "none kept with this run" if audited is None else f"{audited.verdict}, level {audited.level:g}"),
             ("Mechanism", promise.mechanism_hash),
             ("Versions", ", ".join(f"{name} {text}" for name, text in run.versions.items()) or "not recorded"),
@@ -208,6 +208,8 @@ class Statement:
             "delta": promise.delta,
             "kind": promise.kind,
             "stamps": list(promise.stamps),
+            "arithmetic": promise.arithmetic,
+            "arithmetic_epsilon": promise.arithmetic_epsilon,
             "cautions": list(self.cautions),
             "statement": {section.key: dict(section.facts) for section in self.sections},
             "meaning": list(self.meaning),

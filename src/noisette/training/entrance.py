@@ -12,6 +12,7 @@ from noisette.account import Ledger
 from noisette.denoise import Denoiser, Identity
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, Loss
+from noisette.grid import MOST
 from noisette.mechanism import Mechanism, Mechanisms, as_mechanisms
 from noisette.objectives import Objective
 from noisette.sampling import UNIT
@@ -87,6 +88,11 @@ def make_private(
     dtype = torch.float64 if double else torch.get_default_dtype()
     examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     gradients.check(examples.like())
+    if len(examples) > MOST and expected * processes.size * len(examples) > MOST / 2:  # or more come once in e^1000000
+        raise InvalidInput(
+            f"batches of more than {MOST // 2:,} examples are expected, and so many may not add up exactly.",
+            hint="lower the rate",
+        )
     denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
         raise InvalidInput(

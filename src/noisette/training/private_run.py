@@ -152,6 +152,8 @@ class PrivateRun:
         fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
         with fresh, ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
+        if not self._gradients.exact:
+            self.stamp("inexact")
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
         del total  # a large model's sum takes as much memory as its noise

@@ -267,5 +267,5 @@ def check_term(term: Term, expected: Tensor) -> None:
         torch.testing.assert_close(term.square_norms(), wanted.square().sum(dim=1), rtol=1e-10, atol=1e-14)
         weights = torch.linspace(-1, 2, len(wanted), dtype=torch.float64)
         total = torch.ones(wanted.shape[1], dtype=torch.float64)
-        term.add(weights, total)
+        term.add(weights, total, 2.0**-40)
         torch.testing.assert_close(total, 1 + weights @ wanted, rtol=1e-10, atol=1e-12)

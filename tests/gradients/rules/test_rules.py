@@ -38,7 +38,7 @@ def encoders(layout: Layout, radius: float) -> list[Encoder]:
     by_rank = [
         kind(dim=layout.dim, profiles=p, radius=radius) for kind in (Ranked, Snap) for p in (HalfNormal(), *blocks)
     ]
-    return [L2(dim=layout.dim, radius=radius), L2(dim=layout.dim, radius=1e6), *by_rank]
+    return [L2(dim=layout.dim, radius=radius), L2(dim=layout.dim, radius=1e3 * radius), *by_rank]
 
 
 # one case of every kind of term, alone and beside others

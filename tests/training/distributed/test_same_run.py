@@ -209,8 +209,9 @@ def test_without_a_seed_processes_agree_and_runs_differ(tmp_path: Path) -> None:
     for processes in runs:
         for first, second in zip(*processes, strict=True):
             assert torch.equal(first, second)
-    for kind in (0, 1):
-        assert not set(runs[0][0][kind].flatten().tolist()) & set(runs[1][0][kind].flatten().tolist()) - {0.0}
+    for kind, most in ((0, 0.5), (1, 0.05)):  # batches and weights differ; cells coincide now and then, noise does not
+        same = runs[0][0][kind] == runs[1][0][kind]
+        assert float((same & (runs[0][0][kind] != 0)).double().mean()) < most
 
 
 def test_the_model_of_process_0_is_everybody_s(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ inline V bounded(V v, V bound) {
 
 // Add the bounded values of N examples, at most a tile, so that the total is read and written once for all of them.
 template <bool Snap, int N>
-void add_bounded(const Values* v, const float* const* table, int64_t start, int64_t stop, double* total) {
+void add_bounded(const Values* v, const float* const* table, int64_t start, int64_t stop, Steps steps, double* total) {
   float bound[N][kTile];
   for (int n = 0; n < N; ++n) {
     uint32_t keys[kTile];
@@ -35,7 +35,7 @@ void add_bounded(const Values* v, const float* const* table, int64_t start, int6
   for (; i + W <= stop; i += W) {
     D low = load_double(total + i), high = load_double(total + i + H);
 #pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) add(low, high, bounded<Snap>(v[n].vector(i), load(bound[n] + i - start)));
+    for (int n = 0; n < N; ++n) steps.add(low, high, bounded<Snap>(v[n].vector(i), load(bound[n] + i - start)));
     store(total + i, low);
     store(total + i + H, high);
   }
@@ -44,19 +44,19 @@ void add_bounded(const Values* v, const float* const* table, int64_t start, int6
     float part[W] = {};
     std::memcpy(part, bound[n] + i - start, static_cast<size_t>(stop - i) * sizeof(float));
     const V rest = bounded<Snap>(v[n].upto(i, stop), load(part));
-    for (int64_t k = i; k < stop; ++k) total[k] += rest[k - i];
+    for (int64_t k = i; k < stop; ++k) total[k] += steps.of(rest[k - i]);
   }
 }
 
 template <bool Snap>
-void add_bounded(const Values* v, const float* const* table, int64_t count, int64_t start, int64_t stop,
+void add_bounded(const Values* v, const float* const* table, int64_t count, int64_t start, int64_t stop, Steps steps,
                  double* total) {
-  for (; count >= 4; count -= 4, v += 4, table += 4) add_bounded<Snap, 4>(v, table, start, stop, total);
+  for (; count >= 4; count -= 4, v += 4, table += 4) add_bounded<Snap, 4>(v, table, start, stop, steps, total);
   if (count >= 2) {
-    add_bounded<Snap, 2>(v, table, start, stop, total);
+    add_bounded<Snap, 2>(v, table, start, stop, steps, total);
     count -= 2, v += 2, table += 2;
   }
-  if (count == 1) add_bounded<Snap, 1>(v, table, start, stop, total);
+  if (count == 1) add_bounded<Snap, 1>(v, table, start, stop, steps, total);
 }
 
 void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
@@ -64,6 +64,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
   const Block& family = job.plan->blocks[block];
   const int64_t* used = work.used + block * work.group;
   const uint16_t* all_keys = work.keys + block * work.group * kBuckets;
+  const Steps grid = steps(*job.plan);
   int64_t chosen[kGroup];
   choose(family, work.sums + block * work.knots * kGroup, group, chosen);
   for (int64_t e = 0; e < group; ++e) {
@@ -93,8 +94,8 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
       double* total = job.total + piece.at + row * piece.cols;
       for (int64_t start = 0; start < piece.cols; start += kTile) {
         const int64_t stop = start + kTile < piece.cols ? start + kTile : piece.cols;
-        if (job.plan->kind == Kind::snap) add_bounded<true>(v, table, count, start, stop, total);
-        else add_bounded<false>(v, table, count, start, stop, total);
+        if (job.plan->kind == Kind::snap) add_bounded<true>(v, table, count, start, stop, grid, total);
+        else add_bounded<false>(v, table, count, start, stop, grid, total);
       }
     }
   }

@@ -25,13 +25,18 @@ double square(const float* v, int64_t n) {
   return sum;
 }
 
-void add_scaled(const float* v, int64_t n, double factor, double* total) {
+void add_scaled(const float* v, int64_t n, double factor, Steps steps, double* total) {
+  const double scale = factor * steps.inverse;
   int64_t i = 0;
-  for (; i + H <= n; i += H) store(total + i, load_double(total + i) + factor * widened(v + i));
-  for (; i < n; ++i) total[i] += factor * v[i];
+  for (; i + H <= n; i += H) {
+    const Whole whole = __builtin_convertvector(scale * widened(v + i), Whole);
+    store(total + i, load_double(total + i) + __builtin_convertvector(whole, D) * steps.step);
+  }
+  for (; i < n; ++i) total[i] += steps.of(factor * v[i]);
 }
 
 void clipped(const Job& job, View* const* views, const int64_t* whose, int64_t group) {
+  const Steps grid = steps(*job.plan);
   double factor[kGroup];
   for (int64_t e = 0; e < group; ++e) {
     double sum = job.squares[whose[e]];
@@ -53,7 +58,7 @@ void clipped(const Job& job, View* const* views, const int64_t* whose, int64_t g
         for (int64_t e = 0; e < group; ++e) {
           const View& view = views[e][p];
           const double scale = piece.outer ? factor[e] * view.rows[row] : factor[e];
-          if (scale != 0.0) add_scaled(view.cols + start, n, scale, total);
+          if (scale != 0.0) add_scaled(view.cols + start, n, scale, grid, total);
         }
       }
   }

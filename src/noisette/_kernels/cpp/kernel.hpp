@@ -31,6 +31,7 @@ struct Block {
 struct Plan {
   Kind kind;
   double radius;  // l2 only: what no encoded vector may exceed
+  double step;    // a power of two: encoded coordinates are multiples of it
   const Block* blocks;
   int64_t count;
 };

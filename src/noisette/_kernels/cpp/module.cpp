@@ -82,7 +82,7 @@ NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // plans are kept in a cache until the interpreter ends
   m.doc() = "Encode and add per-example gradients. See kernel.cpp.";
   nb::class_<OwnedPlan>(m, "Plan")
-      .def(nb::init<const std::string&, double>(), "kind"_a, "radius"_a)
+      .def(nb::init<const std::string&, double, double>(), "kind"_a, "radius"_a, "step"_a)
       .def("add_block", &OwnedPlan::add_block, "dim"_a, "levels"_a.noconvert(), "starts"_a.noconvert(),
            "knots"_a.noconvert(), "ends"_a.noconvert());
   nb::class_<Layers>(m, "Layers")

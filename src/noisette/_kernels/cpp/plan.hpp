@@ -12,11 +12,13 @@ namespace {
 
 class OwnedPlan {
  public:
-  OwnedPlan(const std::string& kind, double radius) {
+  OwnedPlan(const std::string& kind, double radius, double step) {
     require(kind == "l2" || kind == "ranked" || kind == "snap", "kind is l2, ranked or snap");
     require(kind != "l2" || radius > 0, "a radius is positive");
     plan_.kind = kind == "l2" ? Kind::l2 : kind == "snap" ? Kind::snap : Kind::ranked;
+    require(step >= 0x1p-126 && step <= 0x1p100, "a step is neither tiny nor huge");
     plan_.radius = radius;
+    plan_.step = step;
   }
 
   // levels (n, K), the first rank of each (K), knots (C, n), one past the last rank of each (C)

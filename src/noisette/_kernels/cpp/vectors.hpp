@@ -22,6 +22,7 @@ constexpr int W = 4;
 using V = float __attribute__((vector_size(4 * W)));
 using I = int32_t __attribute__((vector_size(4 * W)));
 using Half = float __attribute__((vector_size(2 * W)));
+using Whole = int32_t __attribute__((vector_size(2 * W)));
 using D = double __attribute__((vector_size(4 * W)));
 constexpr int H = W / 2;
 constexpr uint32_t kInfinity = 0x7f800000u;
@@ -41,13 +42,21 @@ inline D widened(const float* p) {
   return __builtin_convertvector(half, D);
 }
 
-inline void add(D& low, D& high, V v) {
-  Half a, b;
-  std::memcpy(&a, &v, sizeof a);
-  std::memcpy(&b, reinterpret_cast<const char*>(&v) + sizeof a, sizeof b);
-  low += __builtin_convertvector(a, D);
-  high += __builtin_convertvector(b, D);
-}
+// Rounded toward zero to whole steps of the grid, so that it stays in the image and no sum rounds.
+struct Steps {
+  double step, inverse;
+  void add(D& low, D& high, V v) const {
+    const I whole = __builtin_convertvector(v * static_cast<float>(inverse), I);
+    Whole a, b;
+    std::memcpy(&a, &whole, sizeof a);
+    std::memcpy(&b, reinterpret_cast<const char*>(&whole) + sizeof a, sizeof b);
+    low += __builtin_convertvector(a, D) * step;
+    high += __builtin_convertvector(b, D) * step;
+  }
+  double of(double v) const { return static_cast<int32_t>(v * inverse) * step; }
+};
+
+inline Steps steps(const Plan& plan) { return {plan.step, 1 / plan.step}; }
 
 inline V with_sign(V magnitude, V of) {
   I m, s;

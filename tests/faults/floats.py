@@ -1,0 +1,113 @@
+"""Faults of floats: bits that tell more than the number they stand for, and rounding that nobody pays for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from noisette import L2, GeneralizedGaussian, Generator, Laplace, StudentT
+from noisette.account import accountant
+from noisette.account.additions import Addition
+from noisette.encode import base
+from noisette.gradients import per_example
+from noisette.grid import Grid
+from tests import test_attack, test_generator, test_grid
+from tests.account import test_additions, test_arithmetic
+from tests.faults.table import by, fault
+from tests.noise import test_accuracy
+from tests.training import test_exact
+
+LOW_BITS = tuple(by(test_attack.test_low_bits_tell_nothing, law=law, count=100_000) for law in test_attack.LAWS)
+FIRST = test_exact.ENCODERS[0]
+
+
+@fault("grid left out", *LOW_BITS)
+def no_grid(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Grid, "noised", lambda self, total, noise: total + noise)
+
+
+@fault(
+    "noise added to the whole sum in floats",
+    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0),
+)
+def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Grid, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        return (torch.round((total + noise) / self.coarse) * self.coarse).clamp(-self.reach, self.reach)
+
+    patch.setattr(Grid, "noised", wrong)
+
+
+@fault(
+    "rows not rounded",
+    by(
+        test_exact.test_sums_are_the_same_in_any_order_and_any_parts,
+        encoder=FIRST,
+        dtype=torch.float64,
+    ),
+    by(
+        test_exact.test_one_example_moves_the_sum_within_the_image_exactly,
+        encoder=FIRST,
+        dtype=torch.float64,
+    ),
+)
+def rows_as_they_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(base, "toward_zero", lambda rows, step: rows)
+
+
+@fault(
+    "rows rounded to the nearest, not toward zero",
+    by(test_grid.test_rounded_rows_stay_in_the_image_and_their_sum_is_exact_in_any_order, encoder=L2.examples()[0]),
+)
+def to_the_nearest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(base, "toward_zero", lambda rows, step: torch.round(rows / step) * step)
+
+
+@fault(
+    "floats not paid for", by(test_arithmetic.test_real_runs_pay_little, mechanism=test_arithmetic.RUNS[0], most=1e-5)
+)
+def for_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(accountant.arithmetic, "addition", lambda *_: Addition())
+
+
+@fault("a shift paid for once", by(test_additions.test_no_run_within_the_addition_loses_more))
+def once(patch: pytest.MonkeyPatch) -> None:
+    honest = test_additions.deltas_with
+    half = lambda given, *rest: honest(Addition(given.chance, given.shift / 2), *rest)  # noqa: E731
+    patch.setattr(test_additions, "deltas_with", half)
+
+
+@fault("tails of 64 bits", by(test_generator.test_deep_uniforms_are_right_for_their_own_size))
+def shallow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Generator, "deep", Generator.uniforms)
+
+
+@fault("a logarithm in single precision", by(test_accuracy.test_inverses, noise=Laplace(1.0), count=600))
+def single(patch: pytest.MonkeyPatch) -> None:
+    honest = Laplace._magnitude
+    patch.setattr(Laplace, "_magnitude", lambda self, u: honest(self, u).astype("float32").astype("float64"))
+
+
+@fault(
+    "angles from the other axis",
+    by(test_accuracy.test_pairs_and_angles, noise=StudentT(1, 1.0), count=600),
+)
+def turned(patch: pytest.MonkeyPatch) -> None:
+    honest = StudentT._turned
+    patch.setattr(StudentT, "_turned", lambda self, u, v: honest(self, u, v.neg().add(1).neg().add(1)))
+
+
+@fault(
+    "strips in the order of the line",
+    by(test_accuracy.test_strips_are_drawn_as_often_as_their_areas_say, noise=GeneralizedGaussian(1.5, 1.0)),
+)
+def tails_last(patch: pytest.MonkeyPatch) -> None:
+    made = test_accuracy.strips(GeneralizedGaussian(1.5, 1.0))
+    patch.setattr(made, "_covered", 1 - (1 - made._covered))
+
+
+@fault(
+    "a run that does not say that its gradients are inexact",
+    by(test_exact.test_runs_say_whether_their_gradients_are_steady),
+)
+def silent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(per_example.Gradients, "exact", True)
