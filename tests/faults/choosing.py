@@ -13,6 +13,7 @@ from noisette.account import cut, ledger, selection
 from noisette.recipes import held_out
 from noisette.search import Search
 from noisette.selection import planning, trial, tuning
+from noisette.training import accuracy
 from noisette.trials import GeometricTrials, Trials
 from tests.account import test_selection
 from tests.faults.table import by, fault
@@ -88,7 +89,7 @@ def exact_score(patch: pytest.MonkeyPatch) -> None:
 )
 def by_test_accuracy(patch: pytest.MonkeyPatch) -> None:
     def wrong(plan: planning.Plan, opened: Any, seed: int | None = None) -> float:
-        return trial.accuracy(opened.trainer.evaluated, *opened.assembly.test)
+        return accuracy(opened.trainer.evaluated, *opened.assembly.test)
 
     patch.setattr(trial, "score", wrong)
     patch.setattr(test_tuning, "score", wrong)
