@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from noisette import L2, GeneralizedGaussian, Generator, Laplace, StudentT
+from noisette import L2, Gaussian, GeneralizedGaussian, Generator, Laplace, StudentT
 from noisette.account import accountant
 from noisette.account.additions import Addition
 from noisette.encode import base
@@ -67,6 +69,11 @@ def to_the_nearest(patch: pytest.MonkeyPatch) -> None:
 )
 def for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accountant.arithmetic, "addition", lambda *_: Addition())
+
+
+@fault("draws in pairs taken for independent ones", by(test_arithmetic.test_draws_made_together_are_wrong_together))
+def alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gaussian, "accuracy", replace(Gaussian.accuracy, together=1))
 
 
 @fault("a shift paid for once", by(test_additions.test_no_run_within_the_addition_loses_more))

@@ -28,6 +28,7 @@ Array = npt.NDArray[np.float64]
 _TAIL = 2.0**-100  # the chance of what may be drawn wrong altogether
 _ULP = 2.0**-52
 _DEEP = 2.0**-127  # how fine the uniforms are, absolutely
+_TURNED = 2.0**-47  # how often pairs are in a wrong square of side 1 because their radius has its uniform's steps
 _UP = 1.05  # for second orders, and the errors of this computation
 _SMALL = 2.0**-8  # ratios for which second orders are that small
 _HALVES = range(1, 14, 2)  # parts of a cell, as powers of a half, that its mass is bounded by
@@ -45,10 +46,14 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Roundings:
-    """The eta (n,) of magnitudes in n pieces, never falling, and the chances (n + 1,) of lying behind their ends."""
+    """The eta (n,) of magnitudes in n pieces, never falling, and the chances (n + 1,) of lying behind their ends.
+
+    It is that of so many draws `together`.
+    """
 
     eta: Array
     chances: Array
+    together: int = 1
 
     def upto(self, tail: float) -> Rounding | None:
         """With cells that noise reaches beyond with a chance of `tail`, or less, left out; None if eta is too large."""
@@ -56,7 +61,8 @@ class Roundings:
         eta, behind = self.eta[:pieces], self.chances[: pieces + 1]
         if not eta[-1] < _SMALL:
             return None
-        return Rounding(_UP * float(-np.diff(behind) @ eta**2), float(eta[-1]), _UP * float(behind[-1]) + 2 * _TAIL)
+        square = float(-np.diff(behind) @ eta**2) / self.together
+        return Rounding(_UP * square, float(eta[-1]), _UP * float(behind[-1]) + 2 * _TAIL)
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +104,9 @@ def roundings(noise: Noise, grid: Grid) -> Roundings | None:
         kept = accuracy.density * _ULP * (1 + np.abs(law._log_prob(far + width)))
         # never smaller further out, so that the eta of any point is that of its piece
         eta = _UP * np.maximum.accumulate(np.nan_to_num(lost / cell + 2 * kept + accuracy.relative, nan=np.inf))
-    return Roundings(eta, u)
+    if accuracy.together > 1:
+        eta = accuracy.together * eta + _TURNED / width**2
+    return Roundings(eta, u, accuracy.together)
 
 
 def addition(spending: Spending, delta: float, epsilon: float) -> Addition | None:

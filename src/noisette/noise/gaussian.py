@@ -26,7 +26,7 @@ class Gaussian(Noise):
     scale: float | None = None
     certified: ClassVar[bool] = True
     # an angle is right up to 10 of 2**-52, and all but one in 2**100 draws lie within 12 of zero before it turns them
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=128)
+    accuracy: ClassVar[Accuracy | None] = Accuracy(position=128, together=2)
     rotation_invariant: ClassVar[bool] = True
 
     @classmethod
