@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -25,7 +24,7 @@ from noisette import (
     calibrate,
     guarantee,
 )
-from noisette.account.arithmetic import addition, roundings
+from noisette.account.arithmetic import Roundings, addition, roundings
 from noisette.grid import Grid
 from noisette.mechanism import COVERED, REAL
 from noisette.search import Search
@@ -68,20 +67,16 @@ def test_no_sampler_that_is_as_bad_as_it_may_be_is_worse(noise: Noise, scale: fl
         assert float((wider / cell) ** accuracy.together - 1) <= known.eta[piece]
 
 
-def test_draws_made_together_are_wrong_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_made_together_are_wrong_together() -> None:
     """Two Gaussian draws of one radius: half as many as there are draws, each as wrong as two of them."""
-    grid, find = Grid.of(1.0, 1.0), roundings.__wrapped__  # not those that are kept
-    pair, accuracy = find(Gaussian(1.0), grid), Gaussian.accuracy
+    pair = roundings.__wrapped__(Gaussian(1.0), Grid.of(1.0, 1.0))  # not what is kept
     assert pair is not None
-    assert accuracy is not None
-    monkeypatch.setattr(Gaussian, "accuracy", replace(accuracy, together=1))
-    single = find(Gaussian(1.0), grid)
-    assert single is not None
-    two, one = pair.upto(2.0**-60), single.upto(2.0**-60)
+    missed, mass = 129 * 2.0**-52, 1 / 64 / 2  # by how much an end is, and of a cell what is sure to be there
+    assert pair.eta[0] > 2 * 2 * missed / mass
+    two, one = pair.upto(2.0**-60), Roundings(pair.eta, pair.chances, together=1).upto(2.0**-60)
     assert two is not None
     assert one is not None
-    assert two.square > 2 * one.square
-    assert two.largest > 2 * one.largest
+    assert (two.square, two.largest) == (one.square / 2, one.largest)
 
 
 RUNS = (
