@@ -82,5 +82,5 @@ def test_with_the_same_seed_they_differ_where_the_noise_does(
     noisette: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stage, data = _Stage(noisette, monkeypatch, tmp_path, frozen=False), _data()
-    both = [stage(one, "lr=8", 11) for one in (data, _neighbour(data, torch.full((1, 4, 4), -9.0), 2, TRAINED))]
+    both = [stage(one, "lr=8", 12) for one in (data, _neighbour(data, torch.full((1, 4, 4), -9.0), 2, TRAINED))]
     check_pages_differ_where_the_noise_does([one["runs/tiny-0001/page.html"].decode() for one in both])
