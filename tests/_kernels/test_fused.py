@@ -78,7 +78,7 @@ def check(model: nn.Module, shape: tuple[int, ...], *, count: int = 5, classes: 
     ):
         _, found, rows = sums(model, encoder, x, y)
         # a last bit may move a coordinate into the next bucket
-        assert float((found - rows).norm() / rows.norm()) < (0.02 if isinstance(encoder, Snap) else 1e-3)
+        assert float((found - rows).norm() / rows.norm()) < (0.02 if isinstance(encoder, Snap) else 5e-3)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch's own, once
@@ -88,6 +88,7 @@ def test_convolutions(name: str) -> None:
     shape = (layer.in_channels, high, wide)
     size = layer(torch.zeros(1, *shape)).numel()
     torch.manual_seed(1)
+    layer.reset_parameters()
     check(Then(layer, size), shape)
 
 

@@ -31,7 +31,7 @@ def _torchrun(folder: Path, *options: str, command: tuple[str, ...] = TRAIN) -> 
 def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:
     """What it wrote; one that hangs is ended, and its processes with it."""
     try:
-        return process.communicate(timeout=150)
+        return process.communicate(timeout=400)
     except subprocess.TimeoutExpired:
         process.terminate()  # torchrun ends its processes
         process.communicate(timeout=40)
