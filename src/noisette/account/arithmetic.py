@@ -81,7 +81,7 @@ def roundings(noise: Noise, grid: Grid) -> Roundings | None:
 
     >>> from noisette import Gaussian
     >>> found = roundings(Gaussian(scale=1.0), Grid.of(largest=1.0, scale=1.0))
-    >>> found.upto(2.0**-70).largest < 2.0**-33
+    >>> found.upto(2.0**-70).largest < 2.0**-31
     True
     """
     accuracy, scale = noise.accuracy, noise.known_scale
