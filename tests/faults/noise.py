@@ -67,7 +67,8 @@ def _weaker_steps(factor: float) -> None:
     attack = by(check_audit, mechanism=BALL, says="does not follow", heavy=True)
 
     def weaker(honest: Release, mechanism: Mechanism, total: Private) -> Released:
-        out, values = honest(), total.unsafe_values()
+        values = total.unsafe_values().clone()
+        out = honest()
         return Released(values + factor * (out.values - values), out.noise, out.reproducible)
 
     @fault(f"noise x{factor}: in the trainer", run, *([*judges, attack] if factor < 0.98 else []))
@@ -103,9 +104,10 @@ def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
     kept: list[torch.Tensor] = []
 
     def repeating(honest: Release, mechanism: Mechanism, total: Private) -> Released:
+        values = total.unsafe_values().clone()
         if not kept:
-            kept.append(honest().values - total.unsafe_values())
-        return Released(total.unsafe_values() + kept[0], mechanism.noise, reproducible=True)
+            kept.append(honest().values - values)
+        return Released(values + kept[0], mechanism.noise, reproducible=True)
 
     _released(patch, repeating)
 

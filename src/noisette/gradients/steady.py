@@ -7,6 +7,7 @@ which they are is not documented anywhere, so it is tried out, on made-up exampl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,7 +21,10 @@ from noisette.gradients.ways import Loop, Way
 
 __all__ = ["steady"]
 
-_FEWEST = 16  # examples for every thread
+_FEWEST = 4, 16  # examples for every thread: the fewer are tried first, beside more counts
+
+Part = Callable[[slice], Tensor]
+"""Some coordinates of the gradients of the examples that are asked for, (b, n)."""
 
 
 def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
@@ -31,44 +35,52 @@ def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
     """
     if isinstance(way, Loop):
         return 1
-    few = min(most, _FEWEST * torch.get_num_threads())
-    for least, other in ((few, min(most, 3 * few - 1)), (most, most)):
-        if _agree(way, made, layout, (least, other)):
-            return least
+    threads = torch.get_num_threads()
+    fewer, few = (count * threads for count in _FEWEST)
+    tries = (*range(fewer, 2 * fewer, threads), 3 * fewer - 1), (few, 3 * few - 1), (most, most)
+    for counts in tries:
+        tried = [min(most, count) for count in counts]
+        if _agree(way, made, layout, tried):
+            return tried[0]
     return None
 
 
-def _agree(way: Way, made: Batch, layout: Layout, counts: tuple[int, int]) -> bool:
+def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool:
     """Whether examples have the same gradients among so many, and in whatever place."""
     try:
-        few, many = (_gradients(way, rows(made, torch.arange(count) % size(made)), layout) for count in counts)
+        few = _parts(way, made, layout, counts[0])
+        return all(
+            _same(few, _parts(way, made, layout, count), min(size(made), counts[0]), count, layout)
+            for count in counts[1:]
+        )
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
         return False
-    together = min(at_a_time(layout.dim), counts[1])
-    for one in range(min(size(made), counts[0])):
-        alone, last = few(slice(one, one + 1)), counts[1] - 1 - (counts[1] - 1 - one) % size(made)
-        beside = many(slice(max(0, one + 1 - together), one + 1))
-        if not (torch.equal(alone[0], beside[-1]) and torch.equal(alone, many(slice(last, last + 1)))):
-            return False
+
+
+def _same(few: Sequence[Part], many: Sequence[Part], examples: int, count: int, layout: Layout) -> bool:
+    """Whether the first examples have the same gradients among `count` others: in their own place and in the last."""
+    together = min(at_a_time(layout.dim), count)
+    for one in range(examples):
+        last = count - 1 - (count - 1 - one) % examples
+        for part, other in zip(few, many, strict=True):
+            alone = part(slice(one, one + 1))
+            beside = other(slice(max(0, one + 1 - together), one + 1))[-1:]
+            if not (torch.equal(alone, beside) and torch.equal(alone, other(slice(last, last + 1)))):
+                return False
     return True
 
 
-def _gradients(way: Way, batch: Batch, layout: Layout) -> Callable[[slice], Tensor]:
-    """Gradients of the examples of a batch, (b, dim) for each slice that is asked for."""
+def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
+    """The gradients of so many examples, `made` again and again: layer by layer where they are computed so."""
+    batch = rows(made, torch.arange(count) % size(made))
     if isinstance(way, Layers):
-        return _by_terms(way.terms(batch), layout)
-    found = layout.rows(size(batch))
+        return [partial(_rows_of, term, layout, number) for number, term in enumerate(way.terms(batch))]
+    found = layout.rows(count)
     way.rows(batch, found)
     kept = found.clone()  # the memory of rows is used again and again
-    return lambda some: kept[some]
+    return [lambda some: kept[some]]
 
 
-def _by_terms(terms: Sequence[Term], layout: Layout) -> Callable[[slice], Tensor]:
-    def rows_of(some: slice) -> Tensor:
-        found = layout.rows(some.stop - some.start)
-        for term, part in zip(terms, layout.columns(found), strict=True):
-            if (made := term.rows(some, part)) is not part:
-                part.copy_(made)
-        return found.clone()
-
-    return rows_of
+def _rows_of(term: Term, layout: Layout, number: int, some: slice) -> Tensor:
+    """Rows (b, n) of a term, computed where a step would compute them."""
+    return term.rows(some, layout.columns(layout.rows(some.stop - some.start))[number]).clone()

@@ -13,7 +13,7 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.terms import Factored, Native, Rows, Term
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers
 
 __all__ = ["add", "at_a_time", "in_order", "takes"]
 

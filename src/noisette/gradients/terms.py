@@ -17,7 +17,7 @@ from torch import Tensor
 from noisette.grid import toward_zero
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers
 
 __all__ = [
     "Added",

@@ -15,7 +15,7 @@ from noisette.gradients.rules.base import Rule, Use
 from noisette.gradients.terms import Native, Rows, Term, room, single
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers
 
 __all__ = ["Convolution", "Image", "Patches", "margins"]
 
