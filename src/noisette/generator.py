@@ -68,9 +68,10 @@ class Generator:
         if self._process != os.getpid():
             self._lose()
         octets = np.empty(8 * n + _SLACK, dtype=np.uint8)
+        room: memoryview[int] = memoryview(octets)
         for start in range(0, 8 * n, _BLOCK):
             size = min(_BLOCK, 8 * n - start)
-            self._stream.update_into(_ZEROS[:size], octets[start : start + size + _SLACK])
+            self._stream.update_into(_ZEROS[:size], room[start : start + size + _SLACK])
         return octets[: 8 * n].view(np.uint64)
 
     def uniforms(self, n: int) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from noisette.gradients.terms import room
 __all__ = ["Layout", "trained_parameters"]
 
 _BLOCK = 1 << 16  # numbers that are converted at a time
+_LARGE = 1 << 24  # numbers that are not kept for the next step
 
 
 def trained_parameters(model: nn.Module) -> int:
@@ -82,6 +83,11 @@ class Layout:
             kept = self._buffer = room(count, self.dim, dtype, device)
         return kept[:count]
 
+    def spare(self) -> None:
+        """Give memory for rows back, where it is so much that others miss it between two steps."""
+        if self._buffer is not None and self._buffer.numel() > _LARGE:
+            self._buffer = None
+
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
         return [
@@ -111,7 +117,7 @@ def _divided(part: Tensor, over: float, out: Tensor) -> Tensor:
     count = max(1, _BLOCK * len(part) // part.numel()) if part.numel() > _BLOCK else 0
     if not count:
         return torch.div(part, over, out=out)
-    for some, place in zip(part.split(count), out.split(count), strict=True):
+    for some, place in zip(torch.split(part, count), torch.split(out, count), strict=True):
         torch.div(some, over, out=place)
     return out
 

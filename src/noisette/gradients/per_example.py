@@ -150,6 +150,7 @@ class Gradients:
             total = self.zeros()
             for rows in self.chunks(batch, alike=alike):
                 total += encoder.encode_sum(rows).unsafe_values()
+        self._layout.spare()
         return Private(total)
 
     def _fused_sum(self, encoder: Encoder, batch: Batch) -> Tensor | None:
@@ -220,6 +221,7 @@ class Gradients:
                 made, self._fast = last, self._confirmed(last)
             way = self._ways()[0]
             self._least = steady(way, made, self._layout, self._most(way))
+        self._layout.spare()
         self._trusted = self._modes()
         return made
 

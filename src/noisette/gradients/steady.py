@@ -35,9 +35,13 @@ def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
     """
     if isinstance(way, Loop):
         return 1
-    threads = torch.get_num_threads()
+    threads: int = torch.get_num_threads()
     fewer, few = (count * threads for count in _FEWEST)
-    tries = (*range(fewer, 2 * fewer, threads), 3 * fewer - 1), (few, 3 * few - 1), (most, most)
+    tries: tuple[tuple[int, ...], ...] = (
+        (*range(fewer, 2 * fewer, threads), 3 * fewer - 1),
+        (few, 3 * few - 1),
+        (most, most),
+    )
     for counts in tries:
         tried = [min(most, count) for count in counts]
         if _agree(way, made, layout, tried):
@@ -48,11 +52,9 @@ def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
 def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool:
     """Whether examples have the same gradients among so many, and in whatever place."""
     try:
-        few = _parts(way, made, layout, counts[0])
-        return all(
-            _same(few, _parts(way, made, layout, count), min(size(made), counts[0]), count, layout)
-            for count in counts[1:]
-        )
+        few, examples = _parts(way, made, layout, counts[0]), min(size(made), counts[0])
+        others = ((count, _parts(way, made, layout, count)) for count in counts[1:])
+        return all(_same(few, many, examples, count, layout) for count, many in others)
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
         return False
 
