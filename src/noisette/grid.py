@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from noisette.compiled import native, variant
+from noisette import compiled
 from noisette.errors import InvalidInput
 from noisette.spec import positive
 
@@ -80,9 +80,9 @@ class Grid:
         rounded there, this would be a function of total plus noise alone. Noise that is cut off at `reach` plus
         `bound` leads beyond `reach` from whatever total.
         """
-        most, end, isa = self.reach + self.bound, self.reach / self.coarse, variant()
+        most, end, isa = self.reach + self.bound, self.reach / self.coarse, compiled.variant()
         if isa is not None and noise.device.type == "cpu":
-            native.add_noise(total, noise, self.coarse, most, end, isa)  # the same, bit by bit, in one pass
+            compiled.native.add_noise(total, noise, self.coarse, most, end, isa)  # the same, bit by bit, in one pass
             return noise
         cells = torch.floor(total / self.coarse)
         noise.clamp_(-most, most).add_(total - cells * self.coarse).mul_(1 / self.coarse).round_()

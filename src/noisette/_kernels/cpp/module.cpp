@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "lookup.hpp"
 #include "memory.hpp"
 #include "noise.hpp"
 
@@ -83,6 +84,10 @@ NB_MODULE(_native, m) {
       .def("linear", &Layers::linear, "x"_a.noconvert(), "g"_a.noconvert(), "at"_a)
       .def("conv", &Layers::conv, "x"_a.noconvert(), "g"_a.noconvert(), "kernel"_a, "stride"_a, "margins"_a, "at"_a)
       .def("rows", &Layers::rows, "x"_a.noconvert(), "at"_a);
+  nb::class_<LookedUp>(m, "LookedUp")
+      .def(nb::init<Index, Derivatives, int64_t, Total, const std::string&>(), "index"_a.noconvert(), "g"_a.noconvert(),
+           "rows"_a, "squares"_a.noconvert(), "isa"_a)
+      .def("add", &LookedUp::add, "weights"_a.noconvert(), "step"_a, "total"_a.noconvert());
   m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "squares"_a.noconvert(),
         "factors"_a.noconvert(), "threads"_a, "isa"_a);
   m.def("gaussian_pairs", &gaussian_pairs, "words"_a.noconvert(), "draws"_a.noconvert(), "isa"_a);
