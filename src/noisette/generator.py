@@ -68,7 +68,7 @@ class Generator:
         if self._process != os.getpid():
             self._lose()
         octets = np.empty(8 * n + _SLACK, dtype=np.uint8)
-        room: memoryview[int] = memoryview(octets)
+        room: memoryview[int] = octets.data
         for start in range(0, 8 * n, _BLOCK):
             size = min(_BLOCK, 8 * n - start)
             self._stream.update_into(_ZEROS[:size], room[start : start + size + _SLACK])
