@@ -35,7 +35,7 @@ def test_an_honest_mechanism_passes() -> None:
 def test_noise_times_0_7_is_caught_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the likelihood ratio alone, and by the residuals alone."""
     quieter(monkeypatch, 0.7)
-    found = audit(SMALL, steps=500, seed=1)
+    found = audit(SMALL, steps=1000, seed=1)
     assert found.verdict == "REFUTED"
     assert sum(point.refutes for point in found.points) >= 5
     assert max(found.residuals.values()) < 1e-6
@@ -131,7 +131,7 @@ def _noise_on_half_of_the_coordinates(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "says", "steps"),
     [
-        (_sampled_twice_as_often, "tiny noise: ", 500),
+        (_sampled_twice_as_often, "tiny noise: ", 1000),
         (_counted_twice, "under the claimed curve", 350),
         (_not_encoded, "outside the encoder's image", 50),
         (_profile_too_long, "outside the encoder's image", 50),
