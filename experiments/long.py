@@ -1,6 +1,6 @@
 """CIFAR-10 at the paper's full length, 19,531 steps: goes on wherever it was left, for hours.
 
-python experiments/long.py        # stop it at any time; the same command goes on, from at most 256 steps before
+python experiments/long.py        # stop it at any time; the same command goes on, from at most 128 steps before
 
 The order: learning rates, one more of each series in turn (`rates`), then the runs of PLAN in `series`: the headline of
 every series, the other noise levels, other seeds. `python experiments/figures.py --draw` shows what there is.

@@ -19,6 +19,7 @@ NAMES = (
     "best",
     "trajectory",
     "convergence",
+    "full_length",
     "denoising",
     "l1_distance",
     "comparison",

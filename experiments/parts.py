@@ -22,8 +22,8 @@ from noisette.training import Processes, Trainer
 
 WORK = Path(__file__).parent / "work"
 """Where checkpoints are until a run is done; not for git."""
-PART = 256
-"""Steps of a part: half a minute of a core, so within five minutes for whoever gets a tenth of one."""
+PART = 128
+"""Steps of a part: a quarter of a minute of a core, so within five minutes for whoever gets a twentieth of one."""
 
 Notes = dict[str, Any]
 
