@@ -90,6 +90,17 @@ def test_every_part_draws_its_own(copied: Path) -> None:
     assert len(set(distances)) == len(distances) == 30
 
 
+def test_no_step_is_lost_between_parts(copied: Path) -> None:
+    """Two steps are paid at a time here, and a part that ended between them would lose those that it has paid for."""
+    parts, training = importlib.import_module("parts"), importlib.import_module("training")
+    parts.PART = 99
+    told: list[int] = []
+    training.run(SMALL.changed(steps=250), 0, lambda _what, done, _total: told.append(done))
+    assert told == list(range(1, 251))
+    (folder,) = (copied / "work").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["200.json", "200.pt"]
+
+
 def test_a_point_tells_how_it_was_made(copied: Path) -> None:
     training = importlib.import_module("training")
     training.ensure(SMALL.changed(steps=2), 5, lambda *_: None)
