@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from noisette.search import Search
 from noisette.selection import planning, trial, tuning
 from noisette.training import accuracy
 from noisette.trials import GeometricTrials, Trials
-from tests.account import test_selection
+from tests import test_trials
+from tests.account import test_arithmetic, test_selection
 from tests.faults.table import by, fault
 from tests.selection import test_neighbours, test_tuning
 
@@ -137,6 +139,28 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = cut._chance
     patch.setattr(cut, "_chance", lambda one: chance(one.runs[0] if isinstance(one, Search) else one))
+
+
+@fault(
+    "price forgotten: of floats, as if there were one run",
+    by(test_arithmetic.test_a_search_draws_for_all_of_its_runs, trials=GeometricTrials(10)),
+)
+def floats_of_one_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GeometricTrials, "most", lambda self, chance: 1)
+
+
+@fault(
+    "a number of runs that is drawn less rightly than stated",
+    by(test_trials.test_numbers_of_runs_are_drawn_as_rightly_as_stated, mean=3000.0),
+)
+def rough_number(patch: pytest.MonkeyPatch) -> None:
+    """The log of a number close to 1, from that number."""
+    patch.setattr(GeometricTrials, "_log", property(lambda self: math.log(1 - 1 / self.mean)))
+
+
+@fault("a search that hides that rounding mixes examples", by(test_tuning.test_inexact_runs_are_told_of_the_search))
+def inexact_hidden(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tuning, "any", lambda found: False, raising=False)
 
 
 @fault(

@@ -29,6 +29,8 @@ from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
+from noisette.gradients import per_example
+from noisette.mechanism import COVERED, REAL
 from noisette.recipes import Recipe, Seen, points, reopen
 from noisette.recipes.held_out import parted, sides
 from noisette.selection import Tuned, go_on, trial
@@ -72,6 +74,19 @@ def test_a_search_and_its_price(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="was chosen by a search, and is complete"):
         reopen(found.winner)
     assert go_on(folder) == found, "asked again, it says the same"
+
+
+def test_inexact_runs_are_told_of_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search is covered as its runs are, whichever of them it makes; a machine that rounds otherwise is refused."""
+    options = by_public_score(tmp_path) | {"epsilon": 8.0}
+    sound = prepared(tmp_path / "sound", **options)
+    assert Plan.read(sound).promise.arithmetic == COVERED
+    monkeypatch.setattr(per_example, "steady", lambda *_: None)
+    folder, found = searched(tmp_path / "not", **options)
+    assert (found.promise.arithmetic, "inexact" in found.promise.stamps) == (REAL, True)
+    assert "inexact" in read_ledger(folder / "ledger.jsonl").guarantee(1e-3).stamps
+    with pytest.raises(InvalidInput, match="may change how others are rounded"):
+        go_on(sound, seed=4)
 
 
 def test_the_winner_is_the_best_by_its_score(tmp_path: Path) -> None:
