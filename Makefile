@@ -74,7 +74,8 @@ bench: $(READY)
 bench-page: $(READY)
 	$(BIN)/python benchmarks/page.py
 
-# every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md
+# every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md; CIFAR-10
+# at full length takes hours, and is gone on with by experiments/long.py alone
 figures: $(READY)
 	$(BIN)/python experiments/figures.py
 
