@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def same_direction(patch: pytest.MonkeyPatch) -> None:
     "price forgotten: without its factor",
     by(test_selection.test_never_below_the_exact_price),
     by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
-    PRICED,
+    replace(PRICED, heavy=True),
 )
 def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
     price = selection.price
@@ -124,7 +125,7 @@ def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
     "price forgotten: without its ratio",
     by(test_selection.test_never_below_the_exact_price),
     by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
-    PRICED,
+    replace(PRICED, heavy=True),
 )
 def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
     for module in (selection, test_selection):
@@ -133,8 +134,8 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "price forgotten: of cut runs, as if there were one",
-    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made),
     by(test_selection.test_the_price_of_a_search_of_cut_runs),
+    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made, heavy=True),
 )
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = cut._chance
