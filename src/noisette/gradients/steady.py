@@ -60,7 +60,7 @@ def steady(way: Way, made: Batch, layout: Layout, most: int) -> Sizes | None:
     threads: int = torch.get_num_threads()
     fewer, few = (min(most, count * threads) for count in _FEWEST)
     tried: tuple[tuple[Sizes, tuple[int, ...]], ...] = (
-        (Sizes(fewer), (*range(fewer + threads, 2 * fewer, threads), 3 * fewer - 1)),
+        (Sizes(fewer), (*range(fewer + threads, 2 * fewer, threads), 3 * fewer - 1, 3 * few - 1)),
         (Sizes(few), (3 * few - 1,)),
         (Sizes(few, few), (3 * few,)),
         (Sizes(most, most), (most,)),
@@ -74,18 +74,19 @@ def steady(way: Way, made: Batch, layout: Layout, most: int) -> Sizes | None:
 def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool:
     """Whether examples have the same gradients among so many, and in whatever place."""
     try:
-        few, examples = _parts(way, made, layout, counts[0]), min(size(made), counts[0])
-        others = ((count, _parts(way, made, layout, count)) for count in counts[1:])
-        return all(_same(few, many, examples, count, layout) for count, many in others)
+        few, firsts = _parts(way, made, layout, counts[0]), range(min(size(made), counts[0]))
+        for count in counts[1:]:
+            places = [(one, count - 1 - (count - 1 - one) % size(made)) for one in firsts]  # the first, and the last
+            if not _same(few, _parts(way, made, layout, count), places, min(at_a_time(layout.dim), count)):
+                return False
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
         return False
+    return True
 
 
-def _same(few: Sequence[Part], many: Sequence[Part], examples: int, count: int, layout: Layout) -> bool:
-    """Whether the first examples have the same gradients among `count` others: in their own place and in the last."""
-    together = min(at_a_time(layout.dim), count)
-    for one in range(examples):
-        last = count - 1 - (count - 1 - one) % examples
+def _same(few: Sequence[Part], many: Sequence[Part], places: Sequence[tuple[int, int]], together: int) -> bool:
+    """Whether examples have the same gradients among others: in their own place, beside others, and in their last."""
+    for one, last in places:
         for part, other in zip(few, many, strict=True):
             alone = part(slice(one, one + 1))
             beside = other(slice(max(0, one + 1 - together), one + 1))[-1:]
