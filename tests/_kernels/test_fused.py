@@ -157,7 +157,7 @@ def test_any_convolution(
     clipping = native.clipping(radius=1e9, step=2.0**-20)
     assert clipping is not None
     assert torch.equal(clipping.clip(layers, total, torch.zeros(count).double()), torch.ones(count).double())
-    weight = total.view(*kernel, channels[0], channels[1]).permute(3, 2, 0, 1)
+    weight = total.view(channels[1], *kernel, channels[0]).movedim(-1, 1)
     torch.testing.assert_close(weight, exact, rtol=0, atol=1e-5 * max(1.0, float(exact.abs().max())))
 
 
