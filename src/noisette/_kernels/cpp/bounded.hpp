@@ -21,22 +21,32 @@ template <bool Snap>
 void add_bounded(const Values* v, const float* const* table, int64_t count, int64_t start, int64_t stop, double step,
                  double* total) {
   const V inverse = splat(static_cast<float>(1 / step));
-  I sums[kTile / W] = {};
+  I sums[kTile / W];
   for (int64_t n = 0; n < count; ++n) {
+    const Values mine = v[n];
     uint32_t keys[kTile];
     float bound[kTile];
     for (int64_t i = start; i < stop; i += W) {
-      const I key = bits(v[n].upto(i, stop)) >> kDropped;
+      const I key = bits(mine.upto(i, stop)) >> kDropped;
       std::memcpy(keys + i - start, &key, sizeof key);
     }
     // looked up one by one, which is faster than a gather
     for (int64_t i = 0; i < stop - start; ++i) bound[i] = table[n][keys[i]];
-    for (int64_t i = start; i < stop; i += W)
-      sums[(i - start) / W] += bounded<Snap>(v[n].upto(i, stop), load(bound + i - start), inverse);
+    for (int64_t i = start; i < stop; i += W) {
+      I& sum = sums[(i - start) / W];
+      sum = (n > 0 ? sum : I{}) + bounded<Snap>(mine.upto(i, stop), load(bound + i - start), inverse);
+    }
   }
-  int32_t whole[kTile];
-  std::memcpy(whole, sums, sizeof whole);
-  for (int64_t i = start; i < stop; ++i) total[i] += whole[i - start] * step;
+  int64_t i = start;
+  for (; i + W <= stop; i += W) {
+    Whole half[2];
+    std::memcpy(half, sums + (i - start) / W, sizeof half);
+    for (int h = 0; h < 2; ++h) {
+      double* to = total + i + h * H;
+      store(to, load_double(to) + __builtin_convertvector(half[h], D) * step);
+    }
+  }
+  for (; i < stop; ++i) total[i] += sums[(i - start) / W][(i - start) % W] * step;
 }
 
 void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
@@ -71,6 +81,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
         v[count] = values(piece, views[e][p], row);
         table[count++] = work.table + e * kBuckets;
       }
+      if (count == 0) continue;
       double* total = job.total + piece.at + row * piece.cols;
       for (int64_t start = 0; start < piece.cols; start += kTile) {
         const int64_t stop = start + kTile < piece.cols ? start + kTile : piece.cols;

@@ -71,7 +71,7 @@ inline int compress(I keep, T values, To* out) {
 }
 
 // Count the buckets of `n` values. Zeros, of which there are many, are left out: whatever is not counted lies below.
-void count(const Values& v, int64_t n, uint32_t* histogram, Range& range) {
+void count(const Values v, int64_t n, uint32_t* histogram, Range& range) {
   uint32_t keys[kTile + W];  // where the counters of each begin
   I low = I{} + range.low, high = I{} + range.high;
   for (int64_t start = 0; start < n; start += kTile) {

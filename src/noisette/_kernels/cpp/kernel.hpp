@@ -14,6 +14,8 @@ constexpr int kTurns = 4;                        // counters of a bucket, which 
 constexpr int64_t kTile = 512;                   // coordinates that are summed while their total is in the first cache
 constexpr int64_t kGroup = 8;                    // examples that go together, so that tables and totals are read once
 
+constexpr double kMostSteps = 0x1p27;            // of a coordinate: those of a group add up within 32 bits
+
 constexpr int64_t kColumns = 16;                // the widest vector of any variant
 
 enum class Kind { l2, ranked, snap };

@@ -54,14 +54,6 @@ inline D widened(const float* p) {
 // Rounded toward zero to whole steps of the grid, so that it stays in the image and no sum rounds.
 struct Steps {
   double step, inverse;
-  void add(D& low, D& high, V v) const {
-    const I whole = __builtin_convertvector(v * static_cast<float>(inverse), I);
-    Whole a, b;
-    std::memcpy(&a, &whole, sizeof a);
-    std::memcpy(&b, reinterpret_cast<const char*>(&whole) + sizeof a, sizeof b);
-    low += __builtin_convertvector(a, D) * step;
-    high += __builtin_convertvector(b, D) * step;
-  }
   double of(double v) const { return static_cast<int32_t>(v * inverse) * step; }
 };
 
