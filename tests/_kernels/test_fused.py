@@ -48,35 +48,40 @@ def data(shape: tuple[int, ...], count: int = 5, classes: int = 3) -> tuple[Tens
     return torch.randn(count, *shape), torch.randint(classes, (count,))
 
 
+def rows_of(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
+    """The rows that torch computes, (B, dim)."""
+    return torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
+
+
 def sums(model: nn.Module, encoder: Encoder, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
     """The fused sum or None, what `encoded_sum` gives, and the same from rows: all float64 (dim,)."""
     gradients = Gradients(model, nn.CrossEntropyLoss())
     found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
-    rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
-    return gradients._fused_sum(encoder, (x, y)), found, encoder.encode_sum(rows).unsafe_values()
+    return gradients._fused_sum(encoder, (x, y)), found, encoder.encode_sum(rows_of(gradients, x, y)).unsafe_values()
 
 
 def check(model: nn.Module, shape: tuple[int, ...], *, count: int = 5, classes: int = 3) -> None:
     """Plain sums equal those of one backward pass in float64, encoded sums those of encoded rows."""
     x, y = data(shape, count, classes)
-    dim = Gradients(model, nn.CrossEntropyLoss()).dim
     model.zero_grad(set_to_none=True)
     double = model.double()
     F.cross_entropy(double(x.double()), y, reduction="sum").backward()
     exact = torch.cat([p.grad.flatten() for p in double.parameters() if p.requires_grad])
-    model = model.float()
     size = float(exact.abs().max())
+    gradients = Gradients(model.float(), nn.CrossEntropyLoss())  # one for all: it tries the model when it begins
+    dim = gradients.dim
     for encoder in (Ranked(dim=dim, radius=1e4 * size), L2(dim=dim, radius=100 * size)):
-        fused, found, _ = sums(model, encoder, x, y)
+        found, fused = gradients.encoded_sum(encoder, (x, y)).unsafe_values(), gradients._fused_sum(encoder, (x, y))
         assert fused is not None
         assert torch.equal(found, fused)
         torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5 * size + count * encoder.step)
+    table = rows_of(gradients, x, y)
     for encoder in (
         Ranked(dim=dim, profiles=Tails(), radius=0.1 * size),
         Snap(dim=dim),
         L2(dim=dim, radius=0.1 * size),
     ):
-        _, found, rows = sums(model, encoder, x, y)
+        found, rows = gradients.encoded_sum(encoder, (x, y)).unsafe_values(), encoder.encode_sum(table).unsafe_values()
         # a last bit may move a coordinate into the next bucket
         assert float((found - rows).norm() / rows.norm()) < (0.02 if isinstance(encoder, Snap) else 5e-3)
 
@@ -222,9 +227,9 @@ def test_a_layer_that_does_not_matter() -> None:
     gradients = Gradients(model, nn.CrossEntropyLoss())
     for encoder in (Ranked(dim=gradients.dim), L2(dim=gradients.dim)):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
-        rows = torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
+        rows = encoder.encode_sum(rows_of(gradients, x, y)).unsafe_values()
         # sums by products are clipped a little shorter
-        torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values(), rtol=3e-4, atol=1e-6)
+        torch.testing.assert_close(found, rows, rtol=3e-4, atol=1e-6)
         assert found.abs().sum() > 0
 
 

@@ -57,7 +57,7 @@ def all_positions(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "padding_idx missed",
     by(test_rules.test_every_rule, name="Embedding, (6,), padding_idx=2"),
-    by(test_rules.test_any_table),
+    by(test_rules.test_any_table, heavy=True),
 )
 def padding_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embedding, "Lookup", lambda index, g, count, padding: Lookup(index, g, count))

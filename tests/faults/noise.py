@@ -44,7 +44,7 @@ def _drawn(patch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Ten
 
 def _weaker_laws(factor: float) -> None:
     laws = QUICK if factor == 0.98 else QUICK[:1]
-    catchers = [by(test_noise.test_draws_follow_the_law, noise=noise) for noise in laws]
+    catchers = [by(test_noise.test_draws_follow_the_law, noise=law, heavy=law not in QUICK[:2]) for law in laws]
 
     @fault(f"noise x{factor}: in the law", *catchers)
     def weak(patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "the same noise in every step",
     *_judges("Ranked and Student-t"),
-    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05),
+    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05, heavy=True),
 )
 def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
     kept: list[torch.Tensor] = []
@@ -166,7 +166,7 @@ def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "noise shared by forked processes",
     by(test_generator.test_forked_children_draw_their_own),
-    by(test_reading.test_workers_have_no_key_of_any_generator),
+    by(test_reading.test_workers_have_no_key_of_any_generator, heavy=True),
 )
 def same_after_a_fork(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Generator, "_lose", lambda self: None)

@@ -7,6 +7,7 @@ which they are is not documented anywhere, so it is tried out, on made-up exampl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,23 +19,45 @@ from noisette.gradients.sums import at_a_time
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Way
 
-__all__ = ["steady"]
+__all__ = ["Sizes", "steady"]
 
 _FEWEST = 16  # examples for every thread
 
 
-def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
-    """How many examples `way` must be given at least, so that no gradient depends on the others; None if nothing helps.
+@dataclass(frozen=True)
+class Sizes:
+    """How many examples are computed at a time: multiples of `step`, `least` or more."""
+
+    least: int = 1
+    step: int = 1
+
+    def most(self, most: int) -> int:
+        """The largest size up to `most`."""
+        return max(1, most - most % self.step)
+
+    def of(self, count: int, most: int) -> int:
+        """The size that `count` examples are filled up to, which are no more than `most`.
+
+        >>> Sizes(16, 16).of(20, most=256), Sizes(16).of(20, most=256), Sizes(16).of(3, most=8)
+        (32, 20, 8)
+        """
+        return min(max(self.least, -(-count // self.step) * self.step), most)
+
+
+def steady(way: Way, made: Batch, layout: Layout, most: int) -> Sizes | None:
+    """How many examples `way` must be given, so that no gradient depends on the others; None if nothing helps.
 
     `made` are examples that were made up, `most` is the largest count that it is given at a time. What a chunk lacks
-    is filled up. Where a chunk of some size will not do, one of always the same size may.
+    is filled up. A Linear layer with one output takes examples by fours, and the rest of them in another way; for it,
+    and its like, multiples will do. Where they will not, one size for all may.
     """
     if isinstance(way, Loop):
-        return 1
+        return Sizes()
     few = min(most, _FEWEST * torch.get_num_threads())
-    for least, other in ((few, min(most, 3 * few - 1)), (most, most)):
-        if _agree(way, made, layout, (least, other)):
-            return least
+    tried = {Sizes(few): 3 * few - 1, Sizes(few, few): 3 * few, Sizes(most, most): most}
+    for sizes, other in tried.items():
+        if _agree(way, made, layout, (sizes.least, sizes.most(min(most, other)))):
+            return sizes
     return None
 
 
