@@ -139,6 +139,7 @@ def test_more_examples_than_are_held_at_a_time() -> None:
     st.tuples(st.integers(1, 4), st.integers(1, 4)),
     st.tuples(st.integers(0, 3), st.integers(0, 3)),
     st.integers(1, 10),
+    st.sampled_from([0.0, 0.25, 1.0]),
 )
 def test_any_convolution(
     channels: tuple[int, int],
@@ -147,13 +148,15 @@ def test_any_convolution(
     stride: tuple[int, int],
     padding: tuple[int, int],
     count: int,
+    share: float,
 ) -> None:
-    """Straight into the module, against torch's own derivative by the weight."""
+    """Straight into the module, against torch's own derivative by the weight; a share of what comes in is not zero."""
     assume(all(n + 2 * p >= k for n, p, k in zip(size, padding, kernel, strict=True)))
     torch.manual_seed(0)
     x = torch.randn(count, channels[0], *size)
     shape = (channels[1], channels[0], *kernel)
     g = torch.randn_like(F.conv2d(x, torch.zeros(shape), stride=stride, padding=padding))
+    g = torch.where(torch.rand_like(g) < share, g, 0.0)
     exact = nn.grad.conv2d_weight(x.double(), shape, g.double(), stride=stride, padding=padding)
     layers = native.new_layers()
     last = [t.permute(0, 2, 3, 1).contiguous() for t in (x, g)]
@@ -162,7 +165,7 @@ def test_any_convolution(
     clipping = native.clipping(radius=1e9, step=2.0**-20)
     assert clipping is not None
     assert torch.equal(clipping.clip(layers, total, torch.zeros(count).double()), torch.ones(count).double())
-    weight = total.view(*kernel, channels[0], channels[1]).permute(3, 2, 0, 1)
+    weight = total.view(channels[1], *kernel, channels[0]).movedim(-1, 1)
     torch.testing.assert_close(weight, exact, rtol=0, atol=1e-5 * max(1.0, float(exact.abs().max())))
 
 
@@ -284,3 +287,17 @@ def test_a_product_that_is_not_finite_counts_as_zero(clipping: bool, bad: float,
         found.append(total)
     assert torch.equal(*found)
     assert found[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_convolution_of_what_is_not_finite_counts_as_zero(bad: float) -> None:
+    """Derivatives that are zero are left out, but not here: zero times infinity is no number."""
+    x, g = torch.ones(3, 4, 4, 2), torch.ones(3, 3, 3, 3)
+    x[1, 3, 3, 1], g[1, 2, 2] = bad, 0.0
+    kernel = L2(dim=24).kernel()
+    assert kernel is not None
+    layers, total = native.new_layers(), torch.zeros(24, dtype=torch.float64)
+    layers.conv(x, g, [2, 2], [1, 1], [0, 0, 0, 0], 0)
+    factors = kernel.clip(layers, total, torch.zeros(3).double())
+    assert (factors == 0).tolist() == [False, True, False]
+    assert total.isfinite().all()

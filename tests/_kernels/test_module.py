@@ -73,6 +73,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "starts too short": ("each level", lambda: block(6, LEVELS, [0, 1], KNOTS, [6])),
     "starts above zero": ("each level", lambda: block(6, LEVELS, [1, 2, 3], KNOTS, [6])),
     "starts fall": ("ascend", lambda: block(6, LEVELS, [0, 2, 2], KNOTS, [6])),
+    "level too high": ("steps", lambda: block(6, 200 * LEVELS, [0, 1, 2], KNOTS, [6])),
     "knots of others": ("each knot", lambda: block(6, LEVELS, [0, 1, 2], np.ones((1, 3), np.float32), [6])),
     "knots too short": ("dimension", lambda: block(6, LEVELS, [0, 1, 2], KNOTS, [5])),
     "rows of no length": ("rows are", lambda: rows([6, 0])),
