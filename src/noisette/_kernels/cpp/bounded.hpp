@@ -30,8 +30,8 @@ void add_bounded(const Values* v, const float* const* table, int64_t count, int6
       const I key = bits(mine.upto(i, stop)) >> kDropped;
       std::memcpy(keys + i - start, &key, sizeof key);
     }
-    // looked up one by one, which is faster than a gather
-    for (int64_t i = 0; i < stop - start; ++i) bound[i] = table[n][keys[i]];
+    // looked up one by one, which is faster than a gather; whole vectors, of which a tail has keys of zero
+    for (int64_t i = 0; i < (stop - start + W - 1) / W * W; ++i) bound[i] = table[n][keys[i]];
     for (int64_t i = start; i < stop; i += W) {
       I& sum = sums[(i - start) / W];
       sum = (n > 0 ? sum : I{}) + bounded<Snap>(mine.upto(i, stop), load(bound + i - start), inverse);
