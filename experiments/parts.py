@@ -2,7 +2,7 @@
 
 A checkpoint of the library holds no state of any generator, so that a resumed run draws afresh. Here every part does
 that, killed or not, from a seed of its own: that of the run and the step after which the part begins. So no number is
-drawn twice, and a run that was killed comes to the same point as one that was not.
+drawn twice, and a run that was killed comes to the same point as one that was not, if the code is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from noisette.training import Processes, Trainer
 WORK = Path(__file__).parent / "work"
 """Where checkpoints are until a run is done; not for git."""
 PART = 128
-"""Steps of a part: a quarter of a minute of a core, so within five minutes for whoever gets a twentieth of one."""
+"""Steps of a part: 20 seconds of a busy core, so within five minutes for whoever gets a tenth of one, but not less."""
 
 Notes = dict[str, Any]
 
