@@ -36,6 +36,20 @@ def test_common_axes_are_those_of_the_joined_features_of_made_up_pictures() -> N
     assert torch.allclose(fixed.variances.double(), values[:6] ** 2 / 30, rtol=1e-3)
 
 
+def test_a_part_is_computed_once_for_all_joins(tmp_path: Path) -> None:
+    fixed, pictures = SPEC.learn(SHAPE), images(7)
+    parts = [part.learn(SHAPE) for part in PARTS]
+    for part in parts:
+        cached(part, pictures, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    found = cached(fixed, pictures, tmp_path)
+    assert torch.allclose(found, fixed(pictures), atol=5e-3), "16 bits a number, twice"
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(before) == 2
+    assert len(after) == 3
+    assert before.items() <= after.items()
+
+
 def test_other_weights_or_whitening_of_a_part_have_another_file(tmp_path: Path) -> None:
     """The file holds what whitened parts became, so their whitening must be in its name, unlike that of the whole."""
     fixed = SPEC.learn(SHAPE)
@@ -43,9 +57,10 @@ def test_other_weights_or_whitening_of_a_part_have_another_file(tmp_path: Path) 
         SPEC.replace(weights=(2.0, 0.6)),
         SPEC.replace(parts=(PARTS[0].replace(whitening=0.5), PARTS[1])),
     )
-    for spec in (SPEC, *others):
+    parts = 2  # theirs are the same, whatever the weights are
+    for number, spec in enumerate((SPEC, *others)):
         same = spec.again(SHAPE, fixed.state_dict())  # the same tensors: only what is beside them tells
         cached(same, images(3), tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+        assert len(list(tmp_path.iterdir())) == parts + 1 + number
     cached(SPEC.replace(whitening=1.0).again(SHAPE, fixed.state_dict()), images(3), tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == parts + 3

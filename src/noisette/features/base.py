@@ -60,7 +60,11 @@ class Fixed(nn.Module):
 
     def seen(self, images: Tensor) -> Tensor:
         """What takes long: images (N, C, H, W) along the axes, at length one, (N, K) or (N, K, h, w)."""
-        found = (self.raw(images).movedim(1, -1) - self.mean) @ self.axes
+        return self.along(self.raw(images))
+
+    def along(self, raw: Tensor) -> Tensor:
+        """Raw features (N, D) or (N, D, h, w) along the axes, at length one."""
+        found = (raw.movedim(1, -1) - self.mean) @ self.axes
         return nn.functional.normalize(found.movedim(-1, 1), dim=1)
 
     def scaled(self, seen: Tensor) -> Tensor:

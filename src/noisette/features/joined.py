@@ -14,7 +14,7 @@ from noisette.features.patches import Patches
 from noisette.features.scattering import Scattering
 from noisette.spec import entries, positive
 
-__all__ = ["Joined"]
+__all__ = ["Beside", "Joined"]
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,17 @@ class Joined(Features):
         )
 
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:
-        return _Beside([part.blank(shape) for part in self.parts], self.weights)
+        return Beside([part.blank(shape) for part in self.parts], self.weights)
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
-        assert isinstance(raw, _Beside)
+        assert isinstance(raw, Beside)
         for part, fixed in zip(self.parts, raw.parts, strict=True):
             fixed.load_state_dict(part.learn(tuple(pictures.shape[1:])).state_dict())
 
 
-class _Beside(nn.Module):
+class Beside(nn.Module):
+    """Maps of images whose features stand beside each other, each times its weight."""
+
     def __init__(self, parts: list[Fixed], weights: tuple[float, ...]) -> None:
         super().__init__()
         self.parts, self._weights = nn.ModuleList(parts), weights
@@ -69,5 +71,9 @@ class _Beside(nn.Module):
         return f"weights={self._weights}, whitening={[part.whitening for part in self.parts]}"
 
     def forward(self, images: Tensor) -> Tensor:
-        pairs = zip(self._weights, self.parts, strict=True)
-        return torch.cat([weight * part(images) for weight, part in pairs], dim=1)
+        """Images (N, C, H, W) to all features of theirs (N, D)."""
+        return self.beside([part(images) for part in self.parts])
+
+    def beside(self, found: list[Tensor]) -> Tensor:
+        """The features of all parts, (N, K) each, times the weights: (N, D)."""
+        return torch.cat([weight * each for weight, each in zip(self._weights, found, strict=True)], dim=1)
