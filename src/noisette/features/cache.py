@@ -77,7 +77,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
 
 def _stream(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None, batch: int = 50) -> Iterator[bytes]:
     joined = fixed.raw if isinstance(fixed.raw, Beside) else None
-    parts = [] if joined is None else [cached(part, images, folder, progress) for part in joined.parts]
+    parts = [] if joined is None else [cached(part, images, folder, progress) for part in joined.members]
     for start in range(0, len(images), batch):
         rows = slice(start, start + batch)
         with torch.no_grad():

@@ -56,7 +56,7 @@ class Joined(Features):
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         assert isinstance(raw, Beside)
-        for part, fixed in zip(self.parts, raw.parts, strict=True):
+        for part, fixed in zip(self.parts, raw.members, strict=True):
             fixed.load_state_dict(part.learn(tuple(pictures.shape[1:])).state_dict())
 
 
@@ -68,11 +68,16 @@ class Beside(nn.Module):
         self.parts, self._weights = nn.ModuleList(parts), weights
 
     def extra_repr(self) -> str:
-        return f"weights={self._weights}, whitening={[part.whitening for part in self.parts]}"
+        return f"weights={self._weights}, whitening={[part.whitening for part in self.members]}"
+
+    @property
+    def members(self) -> list[Fixed]:
+        """The maps, in the order of their weights."""
+        return [part for part in self.parts if isinstance(part, Fixed)]
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, C, H, W) to all features of theirs (N, D)."""
-        return self.beside([part(images) for part in self.parts])
+        return self.beside([part(images) for part in self.members])
 
     def beside(self, found: list[Tensor]) -> Tensor:
         """The features of all parts, (N, K) each, times the weights: (N, D)."""
