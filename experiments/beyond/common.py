@@ -49,10 +49,16 @@ def settings(recipe: Recipe) -> dict[str, Any]:
 
 
 def shown(name: str, epsilon: float) -> str:
-    """Mean and range, in percent, of the kept runs of a recipe with the settings that it has today; "" without any."""
+    """Mean and range, in percent, of the kept runs of a recipe with the settings that it has today; "" without any.
+
+    Less than three of them are said.
+    """
     key = {"epsilon": epsilon, **settings(Recipe.load(name).changed(epsilon=epsilon))}
     found = [100 * run["accuracy"] for run in kept(RESULTS / f"{name}.json") if key.items() <= run.items()]
-    return f"{statistics.mean(found):.2f} ({min(found):.2f} to {max(found):.2f})" if found else ""
+    if not found:
+        return ""
+    few = {1: ", 1 seed", 2: ", 2 seeds"}.get(len(found), "")
+    return f"{statistics.mean(found):.2f} ({min(found):.2f} to {max(found):.2f}{few})"
 
 
 def one_run(
