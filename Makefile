@@ -13,6 +13,9 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 TWO := -n 2 --dist worksteal
 
+# Bytecode is kept also where the environment says not to: to compile torch takes every process as long as to import it.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Data sets are looked for beside the repository unless NOISETTE_DATA says where they are.
 ifndef NOISETTE_DATA
 ifneq ($(wildcard ../shared/data),)
@@ -71,7 +74,8 @@ bench: $(READY)
 bench-page: $(READY)
 	$(BIN)/python benchmarks/page.py
 
-# every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md
+# every figure of the paper: computes what is missing in experiments/results, draws, and writes docs/results.md; CIFAR-10
+# at full length takes hours, and is gone on with by experiments/long.py alone
 figures: $(READY)
 	$(BIN)/python experiments/figures.py
 

@@ -52,13 +52,14 @@ def claims() -> list[Claim]:
         return []
     theirs = {name: papers(name, SPOKEN) for name in NAMES[:3]}
     encoded, tuned = ours["encoded_student_t"], ours["dpsgd"]
-    weak = f", {_text(ours['dpsgd_weak'])} at the weak rate" if "dpsgd_weak" in ours else ""
+    weak = f", {iterations(ours['dpsgd_weak'])} at the weak rate" if "dpsgd_weak" in ours else ""
     ratio = theirs["dpsgd"] / theirs["encoded_student_t"]
     return [
         Claim(
             f"Encoding and denoising reach an accuracy in fewer iterations than DPSGD (MNIST, {SPOKEN:g}%)",
-            f"{_text(theirs['encoded_student_t'])} against {_text(theirs['dpsgd'])}, {ratio:.1f} times as many",
-            f"{_text(encoded)}; DPSGD {_text(tuned)} at the tuned rate{weak}",
+            f"{iterations(theirs['encoded_student_t'])} against {iterations(theirs['dpsgd'])}, "
+            f"{ratio:.1f} times as many",
+            f"{iterations(encoded)}; DPSGD {iterations(tuned)} at the tuned rate{weak}",
             f"{'holds' if encoded < tuned / 2 else 'partly' if encoded < tuned else 'does not hold'}: "
             f"at the tuned rate DPSGD takes {tuned / encoded:.1f} times as many",
         )
@@ -70,9 +71,9 @@ def section() -> str:
     rows = []
     for one in map(SERIES.__getitem__, series.present(NAMES)):
         curve = one.curve()
-        rows.append([one.label, *(_text(reached(*curve, level)) for level in SHOWN)])
+        rows.append([one.label, *(iterations(reached(*curve, level)) for level in SHOWN)])
         if one.paper:
-            rows.append([f"the paper's `{one.paper}`", *(_text(papers(one.paper, level)) for level in SHOWN)])
+            rows.append([f"the paper's `{one.paper}`", *(iterations(papers(one.paper, level)) for level in SHOWN)])
     return f"""
 ## Iterations to reach an accuracy
 
@@ -99,10 +100,15 @@ def reached(steps: Array, found: Array, level: float) -> float:
 
 def papers(name: str, level: float) -> float:
     """The paper's iterations at the first of its accuracies at or above `level`; infinity where it has none."""
-    levels, iterations = paper.curve("convergence_mnist", name)
-    above = iterations[levels >= level]
+    levels, counts = paper.curve("convergence_mnist", name)
+    above = counts[levels >= level]
     return float(above[0]) if len(above) else math.inf
 
 
-def _text(iterations: float) -> str:
-    return f"{iterations:,.0f}" if math.isfinite(iterations) else "not reached"
+def iterations(count: float) -> str:
+    """A number of iterations in words.
+
+    >>> iterations(19531.0), iterations(math.inf)
+    ('19,531', 'not reached')
+    """
+    return f"{count:,.0f}" if math.isfinite(count) else "not reached"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kept import RESULTS, Claim, Kept, Point
 from markdown import picture, table
 from series import SERIES
-from training import Tell, key, run
+from training import Tell, ensure, key
 
 from noisette.recipes import Recipe
 from noisette.report.style import panels, save
@@ -27,10 +27,7 @@ FACTORS = (1.0, 2.0, 0.5)
 def fill(tell: Tell) -> None:
     """Train what is missing: on five sixths of the training examples, at the headline scale."""
     for recipe in plan():
-        if not KEPT.has(**key(recipe, 0)):
-            point = run(recipe, 0, tell, held_out=True)
-            point.pop("distances", None)
-            KEPT.add(point)
+        ensure(recipe, 0, tell, kept=KEPT, held_out=True)
 
 
 def plan() -> Iterator[Recipe]:

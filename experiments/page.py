@@ -19,6 +19,7 @@ NAMES = (
     "best",
     "trajectory",
     "convergence",
+    "full_length",
     "denoising",
     "l1_distance",
     "comparison",
@@ -34,8 +35,9 @@ _HEAD = """# Results: the paper, reproduced
 
 What the figures of [Improving Deep Learning with Differential Privacy using Gradient Encoding and Denoising][paper]
 claim, and what noisette measures. Every number under *here* is read from a JSON file in `experiments/results/`, which
-`python experiments/figures.py NAME` fills; `make figures` fills all. A rerun computes only what is missing. In the
-pictures the paper's own curves are the dotted ones.
+`python experiments/figures.py NAME` fills; `make figures` fills all, but for [CIFAR-10 at full
+length](#cifar-10-at-the-papers-full-length), which `python experiments/long.py` goes on with for hours. A rerun
+computes only what is missing. In the pictures the paper's own curves are the dotted ones.
 
 [paper]: https://arxiv.org/abs/2007.11524
 

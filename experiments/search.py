@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.rdp import rdp_privacy_accountant as reference
 from kept import Point
-from series import SERIES, Array
+from series import FULL, SERIES, Array
 from training import RUNS
 
 from noisette.account.rdp import ORDERS, renyi
 from noisette.account.rdp_classic import epsilon_classic
 
-DELTA, EXAMPLES = 1e-5, 60_000
+DELTA, EXAMPLES = 1e-5, {"mnist": 60_000, FULL: 50_000}
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,14 @@ class Candidate:
         return epsilon_classic(steps * self.each, DELTA)
 
 
-def candidates(name: str) -> list[Candidate]:
+def candidates(name: str, data: str = "mnist") -> list[Candidate]:
     """Every kept run with the encoder, denoiser and noise law of a series, at any scale and learning rate."""
-    one = SERIES[name]
-    base, law = one.recipe(one.headline), one.noise.partition("(")[0]
-    runs = RUNS.all(data="mnist", encoder=one.encoder, denoiser=one.denoiser, schedule="constant", seed=0)
+    one, examples = SERIES[name], EXAMPLES[data]
+    base, law = one.recipe(one.headline, data), one.noise.partition("(")[0]
+    alike = {"data": base.data, "steps": base.steps, "encoder": one.encoder, "denoiser": one.denoiser}
+    runs = RUNS.all(**alike, schedule="constant", seed=0)
     return [
-        Candidate(run, renyi((base.changed(noise=run["noise"], steps=1).mechanism(run["parameters"], EXAMPLES),)))
+        Candidate(run, renyi((base.changed(noise=run["noise"], steps=1).mechanism(run["parameters"], examples),)))
         for run in runs
         if run["noise"].startswith(law)
     ]

@@ -6,15 +6,18 @@ A run with a constant learning rate that is evaluated at step t is, up to there,
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from kept import Kept, Point
+from parts import Parts, commit
 from torch import Tensor
 
 from noisette import data as datasets
@@ -53,46 +56,60 @@ def key(recipe: Recipe, seed: int) -> dict[str, Any]:
     return settings | {"model": f"{recipe.model}({options})", "seed": seed}
 
 
-def ensure(recipe: Recipe, seed: int, tell: Tell) -> None:
-    """Run what is not kept yet, and keep it."""
-    if not RUNS.has(**key(recipe, seed)):
-        RUNS.add(run(recipe, seed, tell))
+def ensure(recipe: Recipe, seed: int, tell: Tell, *, kept: Kept = RUNS, held_out: bool = False) -> None:
+    """Run what is not kept yet, and keep it; what was killed on the way goes on from its last checkpoint."""
+    if not kept.has(**key(recipe, seed)):
+        kept.add(run(recipe, seed, tell, held_out=held_out))
+        _parts(recipe, seed, held_out).done()
 
 
 def run(recipe: Recipe, seed: int, tell: Tell, *, held_out: bool = False) -> Point:
     """Train, and return settings, accuracy in percent after epochs 1 to 12, 15, 18, ... and the last, and epsilons.
 
     Accuracy is on the test part, or with `held_out` on the last sixth of the training part, which is then not trained
-    on. An evaluation takes as long as 40 steps, hence the gaps. `cpu_seconds` is the time of one core.
+    on. An evaluation takes as long as tens of steps, hence the gaps. `cpu_seconds` is the time of one core, without
+    what was lost where the run was killed.
     """
-    began = time.process_time()
+    parts = _parts(recipe, seed, held_out)
+    with parts.alone():
+        return _trained(recipe, seed, tell, parts, held_out)
+
+
+def _parts(recipe: Recipe, seed: int, held_out: bool) -> Parts:
+    return Parts(key(recipe, seed) | {"held_out": held_out})
+
+
+def _trained(recipe: Recipe, seed: int, tell: Tell, parts: Parts, held_out: bool) -> Point:
+    notes = parts.notes() or {"curve": [], "distances": [], "commits": [], "cpu_seconds": 0.0}
+    began, code = time.process_time() - notes["cpu_seconds"], commit()
+    if code not in notes["commits"]:
+        notes["commits"].append(code)
     traced = "TracedKS()" if recipe.denoiser == "KS()" else recipe.denoiser
     made = Assembly(recipe.changed(model_seed=seed, denoiser=traced), _part(_loaded(recipe.data), held_out=held_out))
     mechanism = made.plan()
-    trainer = made.trainer(mechanism, seed=seed)
-    private, test = trainer.private, made.test
     name = f"{recipe.data}: {recipe.encoder.partition('(')[0]} + {recipe.noise}, lr {recipe.lr:g}, seed {seed}"
-    epoch_steps = len(made.train[0]) // recipe.batch
-    noted = set(np.unique(np.geomspace(1, private.total, _FEW).round().astype(int)).tolist())
-    curve: list[tuple[int, float]] = []
-    distances: list[float] = []
-    for progress in trainer.run():
-        step = progress.updates
-        if "distance" in private.state:
-            distances.append(float(private.state["distance"]))
+    epoch_steps, total = len(made.train[0]) // recipe.batch, mechanism.steps
+    for trainer, step in parts.steps(lambda drawn: made.trainer(mechanism, seed=drawn), seed, notes):
+        if "distance" in trainer.private.state:
+            notes["distances"].append(float(trainer.private.state["distance"]))
         epoch, into = divmod(step, epoch_steps)
-        if (into == 0 and (epoch <= 12 or epoch % 3 == 0)) or step == private.total:
-            curve.append((step, round(100 * accuracy(trainer.evaluated, *test), 2)))
-        tell(name, step, private.total)
+        if (into == 0 and (epoch <= 12 or epoch % 3 == 0)) or step == total:
+            notes["curve"].append((step, round(100 * accuracy(trainer.evaluated, *made.test), 2)))
+        notes["cpu_seconds"] = time.process_time() - began
+        tell(name, step, total)
     point = key(recipe, seed) | {
         "parameters": mechanism.encoder.known_dim,
-        "accuracy": curve[-1][1],
-        "curve": curve,
-        "cpu_seconds": round(time.process_time() - began, 1),
+        "accuracy": notes["curve"][-1][1],
+        "curve": notes["curve"],
+        "cpu_seconds": round(notes["cpu_seconds"], 1),
+        "command": " ".join(["python", f"experiments/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "commit": ", ".join(notes["commits"]),
     }
-    if distances:
-        point["mean_distance"] = float(np.mean(distances).round(6))
-        point["distances"] = [(step, round(distances[step - 1], 6)) for step in sorted(noted)]
+    if notes["distances"]:
+        point["mean_distance"] = float(np.mean(notes["distances"]).round(6))
+    if notes["distances"] and not held_out:
+        noted = np.unique(np.geomspace(1, total, _FEW).round().astype(int)).tolist()
+        point["distances"] = [(step, round(notes["distances"][step - 1], 6)) for step in noted]
     return point | epsilons(mechanism, recipe.delta)
 
 

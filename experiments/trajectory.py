@@ -113,7 +113,7 @@ def _cifar() -> str:
         return ""
     return f"""
 CIFAR-10 with the same noise, on a grid that two cores can do: a network of 34,930 parameters, 10 of the paper's 100
-epochs, one run each. The recipe `cifar10-paper` has the full settings.
+epochs, one run each. All 100 have [a section of their own](#cifar-10-at-the-papers-full-length).
 
 {_table("cifar10", SHORT)}"""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -16,11 +18,12 @@ MECHANISM = Mechanism(Ranked(dim=50), StudentT(9, 0.7), rate=0.1, steps=5)
 def test_sum_plus_one_draw() -> None:
     """With a seed the noise can be drawn again, and what is left is the sum."""
     private = MECHANISM.encoder.encode_sum(ordinary_rows(20, 50, seed=1))
+    values = private.unsafe_values().clone()
     released = release(MECHANISM, private, generator=Generator(3))
     noise = MECHANISM.noise.sample((50,), Generator(3))
     grid = MECHANISM.grid
-    assert torch.equal(released.values, grid.noised(private.unsafe_values(), noise.clone()))
-    assert float((released.values - private.unsafe_values() - noise).abs().max()) <= grid.coarse / 2 + 1e-12
+    assert torch.equal(released.values, grid.noised(values, noise.clone()))
+    assert float((released.values - values - noise).abs().max()) <= grid.coarse / 2 + 1e-12
     assert released.noise == MECHANISM.noise
     assert released.values.dtype == torch.float64
 
@@ -30,29 +33,71 @@ def test_the_noise_of_a_release_is_the_declared_law() -> None:
     encoder = Ranked(dim=400_000)
     mechanism = Mechanism(encoder, StudentT(9, 0.7), rate=0.1, steps=1)
     private = encoder.encode_sum(torch.zeros(0, 400_000))
-    noise = spread(mechanism, release(mechanism, private, generator=Generator(8)).values - private.unsafe_values())
+    noise = spread(mechanism, release(mechanism, private, generator=Generator(8)).values)
     assert sampling_faults(mechanism.noise, noise) == []
     assert sampling_faults(mechanism.noise, 0.95 * noise) != []
 
 
 def test_every_release_has_fresh_noise() -> None:
-    private = Private(torch.zeros(50))
     generator = Generator()
     torch.manual_seed(0)
-    first = release(MECHANISM, private, generator=generator).values
+    first = release(MECHANISM, Private(torch.zeros(50)), generator=generator).values
     torch.manual_seed(0)
-    second = release(MECHANISM, private, generator=generator).values
+    second = release(MECHANISM, Private(torch.zeros(50)), generator=generator).values
     torch.manual_seed(0)
-    third = release(MECHANISM, private, generator=Generator()).values
+    third = release(MECHANISM, Private(torch.zeros(50)), generator=Generator()).values
     for one, other in ((first, second), (first, third), (second, third)):
         assert int((one == other).sum()) < 5, "cells coincide now and then, noise does not"
-    assert torch.all(private.unsafe_values() == 0), "the sum itself is left alone"
+
+
+def test_a_sum_is_released_once_and_in_its_own_place() -> None:
+    """A second release would be another step, which nobody has paid for."""
+    private = Private(torch.zeros(50))
+    place = private.unsafe_values()
+    released = release(MECHANISM, private, generator=Generator())
+    assert released.values.data_ptr() == place.data_ptr(), "no second vector"
+    for again in (
+        private.unsafe_values,
+        lambda: private + Private(torch.zeros(50)),
+        lambda: release(MECHANISM, private, generator=Generator()),
+    ):
+        with refused(InvalidInput, "was released"):
+            again()
+    assert repr(private) == "Private(dim=50)"
+
+
+class Broken(Generator):
+    """Gives out one block of words, and then none."""
+
+    def words(self, n: int) -> npt.NDArray[np.uint64]:
+        if hasattr(self, "given"):
+            raise OSError("no more randomness")
+        self.given = True
+        return super().words(n)
+
+
+def test_what_fails_midway_leaves_nothing() -> None:
+    """Of several blocks one has noise, the others none: all are wiped, and the sum is gone."""
+    mechanism = Mechanism(L2(dim=40_000), Gaussian(1.0), rate=0.1, steps=1)
+    private = Private(torch.ones(40_000))
+    place = private.unsafe_values()
+    with pytest.raises(OSError, match="randomness"):
+        release(mechanism, private, generator=Broken())
+    assert not place.any()
+    with refused(InvalidInput, "was released"):
+        private.unsafe_values()
+
+
+def test_what_is_refused_keeps_the_sum() -> None:
+    private = Private(torch.ones(50))
+    with refused(InvalidInput, "no scale"):
+        release(MECHANISM.replace(noise=StudentT(9)), private, generator=Generator())
+    assert private.unsafe_values().all()
 
 
 def test_a_seed_is_stamped() -> None:
-    private = Private(torch.zeros(50))
-    assert release(MECHANISM, private, generator=Generator(1)).reproducible
-    assert not release(MECHANISM, private, generator=Generator()).reproducible
+    assert release(MECHANISM, Private(torch.zeros(50)), generator=Generator(1)).reproducible
+    assert not release(MECHANISM, Private(torch.zeros(50)), generator=Generator()).reproducible
 
 
 def test_an_empty_batch_is_a_step() -> None:

@@ -12,6 +12,7 @@ import torch
 from noisette.encode import Encoder
 from noisette.grid import MOST, Grid, toward_zero
 from noisette.spec import registered
+from tests._kernels.bucketed import VARIANTS
 from tests.helpers import adversarial_rows, ordinary_rows, refused
 
 CASES = [(largest, scale) for largest in (1e-12, 0.37, 1.0, 3e6) for scale in (1e-9, 0.001, 0.5, 1.0, 5e3, 1e12)]
@@ -52,11 +53,15 @@ def test_rounded_rows_stay_in_the_image_and_their_sum_is_exact_in_any_order(enco
 
 
 @pytest.mark.parametrize(("largest", "scale"), CASES)
-def test_a_release_is_the_ideal_one_rounded(largest: float, scale: float) -> None:
+@pytest.mark.parametrize("variant", [*VARIANTS, "off"])
+def test_a_release_is_the_ideal_one_rounded(
+    largest: float, scale: float, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against fractions: total plus noise without any rounding, cut off at the reach, in its nearest cell.
 
     It may be off by what a float of the noise's size rounds, and no more, however large the total is.
     """
+    monkeypatch.setenv("NOISETTE_KERNEL", variant)
     grid, rng = Grid.of(largest, scale), np.random.default_rng(0)
     totals = toward_zero(
         torch.from_numpy(rng.uniform(-1, 1, 300) * grid.bound * 2.0 ** -rng.integers(0, 40, 300)), grid.fine
@@ -68,6 +73,8 @@ def test_a_release_is_the_ideal_one_rounded(largest: float, scale: float) -> Non
         grid.coarse * (0.5 + 2.0**-30 * torch.from_numpy(rng.choice([-1.0, 1.0], 100))) - rest
     )  # a close call
     found = grid.noised(totals, noise.clone())
+    monkeypatch.setenv("NOISETTE_KERNEL", "off")
+    assert torch.equal(found, grid.noised(totals, noise.clone())), "whatever computes it"
     for total, drawn, value in zip(totals.tolist(), noise.tolist(), found.tolist(), strict=True):
         assert Fraction(value) % Fraction(grid.coarse) == 0
         assert abs(value) <= grid.reach

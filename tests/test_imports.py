@@ -12,8 +12,8 @@ import noisette
 
 ROOT = Path(noisette.__file__).parent
 ORDER = [
-    {"errors"},
-    {"spec", "generator", "files", "batch", "meaning", "locks"},
+    {"errors", "_native"},
+    {"compiled", "spec", "generator", "files", "batch", "meaning", "locks"},
     {"objectives", "sampling", "grid"},
     {"noise"},
     {"profiles"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from noisette.errors import InvalidInput
 from noisette.generator import Generator
 from noisette.mechanism import Mechanism
@@ -17,9 +15,13 @@ _BLOCK = 1 << 14  # coordinates at a time, which stay in the cache
 def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator) -> Released:
     """`private_sum` plus one draw of the mechanism's noise on every coordinate, on the mechanism's `Grid`.
 
+    The sum is used up: a second release of it would be another step. Noise is added in its place, a block at a time,
+    and nobody holds that place before the last block is done; where something goes wrong on the way, it is wiped.
+
     **Formal guarantees.** With a generator that has no seed, one call is one step of `mechanism`, as accounted. The low
     bits of a release say no more than the rest of it.
 
+    >>> import torch
     >>> from noisette import L2, Gaussian
     >>> mechanism = Mechanism(L2(dim=3), Gaussian(scale=1.0), rate=0.1, steps=1)
     >>> release(mechanism, mechanism.encoder.encode_sum(torch.randn(5, 3)), generator=Generator()).values.shape
@@ -34,10 +36,14 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator)
             f"a sum of {private_sum.dim} coordinates does not fit an encoder of dimension {mechanism.encoder.dim}.",
             hint="use the mechanism's own encoder",
         )
-    values, grid = private_sum.unsafe_values(), mechanism.grid
-    noised, size = torch.empty_like(values), _BLOCK if values.device.type == "cpu" else len(values)
-    for start in range(0, len(values), size):
-        total = values[start : start + size]
-        noise = mechanism.noise.sample((len(total),), generator, values.device)
-        noised[start : start + size] = grid.noised(total, noise)
-    return Released(noised, mechanism.noise, generator.reproducible)
+    grid, noise = mechanism.grid, mechanism.noise
+    values = private_sum.unsafe_taken()
+    size = _BLOCK if values.device.type == "cpu" else len(values)
+    try:
+        for start in range(0, len(values), size):
+            total = values[start : start + size]
+            total.copy_(grid.noised(total, noise.sample((len(total),), generator, values.device)))
+    except BaseException:
+        values.zero_()  # whoever catches this can look into our frame
+        raise
+    return Released(values, noise, generator.reproducible)

@@ -17,6 +17,7 @@ from noisette.errors import InvalidInput
 __all__ = ["Generator"]
 
 _BLOCK = 1 << 20  # bytes encrypted at a time
+_SLACK = 15  # bytes more that a cipher asks for, though a stream needs none
 _ZEROS = memoryview(bytes(_BLOCK))  # what is encrypted: the stream itself comes out
 
 
@@ -66,12 +67,12 @@ class Generator:
         """`n` independent uniform 64-bit words, shape (n,)."""
         if self._process != os.getpid():
             self._lose()
-        out = np.empty(n, dtype=np.uint64)
-        octets = out.view(np.uint8)
-        for start in range(0, octets.size, _BLOCK):
-            block = octets[start : start + _BLOCK]
-            block[:] = np.frombuffer(self._stream.update(_ZEROS[: block.size]), dtype=np.uint8)
-        return out
+        octets = np.empty(8 * n + _SLACK, dtype=np.uint8)
+        room: memoryview[int] = octets.data
+        for start in range(0, 8 * n, _BLOCK):
+            size = min(_BLOCK, 8 * n - start)
+            self._stream.update_into(_ZEROS[:size], room[start : start + size + _SLACK])
+        return octets[: 8 * n].view(np.uint64)
 
     def uniforms(self, n: int) -> npt.NDArray[np.float64]:
         """`n` uniforms on (0, 1], 64 bits each, so that tails reach down to 2**-65, shape (n,)."""

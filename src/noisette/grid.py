@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from noisette import compiled
 from noisette.errors import InvalidInput
 from noisette.spec import positive
 
@@ -79,9 +80,12 @@ class Grid:
         rounded there, this would be a function of total plus noise alone. Noise that is cut off at `reach` plus
         `bound` leads beyond `reach` from whatever total.
         """
-        most, cells = self.reach + self.bound, torch.floor(total / self.coarse)
+        most, end, isa = self.reach + self.bound, self.reach / self.coarse, compiled.variant()
+        if isa is not None and noise.device.type == "cpu":
+            compiled.native.add_noise(total, noise, self.coarse, most, end, isa)  # the same, bit by bit, in one pass
+            return noise
+        cells = torch.floor(total / self.coarse)
         noise.clamp_(-most, most).add_(total - cells * self.coarse).mul_(1 / self.coarse).round_()
-        end = self.reach / self.coarse
         return noise.add_(cells).clamp_(-end, end).mul_(self.coarse)
 
 

@@ -15,27 +15,39 @@ __all__ = ["Private", "Released"]
 class Private:
     """A sum of encoded gradients before noise. It can be added to another and released; it does not print its values.
 
+    It takes a vector of float64 over as it is: what is released is made of the same memory.
+
     >>> Private(torch.ones(3)) + Private(torch.ones(3))
     Private(dim=3)
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_dim", "_values")
 
     def __init__(self, values: torch.Tensor) -> None:
         if values.ndim != 1:
             raise InvalidInput(
                 f"a private sum has shape {tuple(values.shape)}, not one dimension.", hint="flatten it first"
             )
-        self._values = values.detach().double()
+        self._values: torch.Tensor | None = values.detach().double().contiguous()
+        self._dim = values.numel()
 
     @property
     def dim(self) -> int:
         """Number of coordinates, which is public."""
-        return self._values.numel()
+        return self._dim
 
     def unsafe_values(self) -> torch.Tensor:
         """The values themselves, float64 (dim,). Whatever is computed from them is not private."""
+        if self._values is None:
+            raise InvalidInput(
+                "this private sum was released, and is no more.", hint="a sum is released once; make it anew"
+            )
         return self._values
+
+    def unsafe_taken(self) -> torch.Tensor:
+        """The values themselves, which nobody can ask this object for after that."""
+        values, self._values = self.unsafe_values(), None
+        return values
 
     def __add__(self, other: Private) -> Private:
         if not isinstance(other, Private):
@@ -44,7 +56,7 @@ class Private:
             raise InvalidInput(
                 f"private sums of {self.dim} and {other.dim} coordinates do not add.", hint="use one encoder"
             )
-        return Private(self._values + other._values)
+        return Private(self.unsafe_values() + other.unsafe_values())
 
     def __repr__(self) -> str:
         return f"Private(dim={self.dim})"

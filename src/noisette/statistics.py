@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noisette.account import Ledger, calibrate, guarantee
+from noisette.account import Ledger, guarantee
+from noisette.account.calibrate import calibrate
 from noisette.door import release
 from noisette.encode import Ranked
 from noisette.errors import InvalidInput

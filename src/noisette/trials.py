@@ -23,6 +23,10 @@ __all__ = ["MOST_TRIALS", "GeometricTrials", "LogarithmicTrials", "PoissonTrials
 
 Array = npt.NDArray[np.float64]
 
+_ULP = 2.0**-52
+_ROUNDED = 64 * _ULP
+"""An end between two numbers of runs is missed by a few roundings of its size; docs/selection.md adds them up."""
+
 MOST_TRIALS = 10_000
 """The largest mean: a search of more would never end."""
 
@@ -49,7 +53,16 @@ class Trials(Spec):
 
     @abstractmethod
     def draw(self, generator: Generator) -> int:
-        """One K."""
+        """One K, of this law but for `error`."""
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """The distance in total variation of what is drawn, in floats, from the law; from above."""
+
+    @abstractmethod
+    def most(self, chance: float) -> int:
+        """A number that K exceeds with at most this `chance`."""
 
 
 @final
@@ -66,10 +79,20 @@ class GeometricTrials(Trials):
     def log_slope(self, t: Array) -> Array:
         return np.asarray(-2 * np.log1p((self.mean - 1) * t))
 
+    @property
+    def _log(self) -> float:
+        """Log of 1 - p, in a form that is right however close p is to 0 or 1."""
+        return -math.log1p(1 / (self.mean - 1)) if self.mean > 1 else -math.inf
+
     def draw(self, generator: Generator) -> int:
-        if self.mean == 1:
-            return 1
-        return max(1, math.ceil(math.log(generator.uniforms(1)[0]) / math.log1p(-1 / self.mean)))
+        return max(1, math.ceil(math.log(generator.uniforms(1)[0]) / self._log))
+
+    @property
+    def error(self) -> float:
+        return self.mean * _ROUNDED
+
+    def most(self, chance: float) -> int:
+        return max(1, math.ceil(math.log(chance) / self._log))
 
 
 @final
@@ -98,8 +121,23 @@ class LogarithmicTrials(Trials):
     def draw(self, generator: Generator) -> int:
         """A geometric number whose own chance is drawn (Kemp 1981)."""
         first, second = generator.uniforms(2)
-        chance = -math.expm1(-self._log * first)
-        return 1 if chance <= 0 else 1 + math.floor(math.log(second) / math.log(chance))
+        if self.mean == 1:
+            return 1
+        x = self._log * first
+        # log of 1 - e^-x, in the form that is right for its own size
+        chance = math.log1p(-math.exp(-x)) if x > math.log(2) else math.log(-math.expm1(-x))
+        return 1 + math.floor(math.log(second) / chance)
+
+    @property
+    def error(self) -> float:
+        return self.mean * _ROUNDED
+
+    def most(self, chance: float) -> int:
+        """From P(K > k) <= (1 - p)^k / (p log(1 / p))."""
+        if self.mean == 1:
+            return 1
+        rate = -math.log(-math.expm1(-self._log))  # of (1 - p)^k in k
+        return max(1, math.ceil((self._log - math.log(self._log) - math.log(chance)) / rate))
 
 
 @final
@@ -121,6 +159,19 @@ class PoissonTrials(Trials):
         while left > 0:
             count, left = count + 1, left + math.log(generator.uniforms(1)[0])
         return count
+
+    @property
+    def error(self) -> float:
+        return (self.mean + 100) * (2 * self.mean + 100) * _ULP
+
+    def most(self, chance: float) -> int:
+        """From P(K >= k) <= e^(k - mean) (mean / k)^k for k above the mean."""
+        low, high = math.floor(self.mean), math.ceil(4 * self.mean + 800)  # e^-800 is less than any float
+        while high - low > 1:
+            k = (low + high) // 2
+            likely = k - self.mean + k * math.log(self.mean / k) > math.log(chance)
+            low, high = (k, high) if likely else (low, k)
+        return high - 1
 
 
 def laws() -> list[str]:

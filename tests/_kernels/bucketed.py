@@ -7,14 +7,14 @@ import math
 import numpy as np
 import torch
 
-from noisette import Encoder, Snap
+from noisette import Encoder, Snap, compiled
 from noisette._kernels import native, reference
 from noisette.encode.sorted_profile import SortedProfile
 from noisette.grid import toward_zero
 from noisette.profiles import ProfileSet
 from tests.helpers import adversarial_rows, by_rank, ordinary_rows
 
-VARIANTS = native._variants()
+VARIANTS = compiled._variants()
 MOST_LEVELS = 1024  # a profile with more is rounded down to so many
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_NAME = "noisette._kernels._native"
+_NAME = "noisette._native"
 
 (_FILE,) = (Path(__file__).parents[2] / "build" / "sanitize").glob("_native*.so")
 _SPEC = importlib.util.spec_from_file_location(_NAME, _FILE)
@@ -17,7 +17,7 @@ _SPEC.loader.exec_module(sys.modules[_NAME])
 
 
 def pytest_report_header() -> str:
-    from noisette._kernels import native  # noqa: PLC0415 - only now, so that it meets the module above
+    from noisette import compiled  # noqa: PLC0415 - only now, so that it meets the module above
 
-    assert native._native is sys.modules[_NAME]
+    assert compiled.native is sys.modules[_NAME]
     return f"native kernel: {_FILE}"

@@ -12,13 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from noisette import L2, Encoder, Ranked, Snap, Tails
-from noisette._kernels import native
+from noisette import L2, Encoder, Ranked, Snap, Tails, compiled
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
 from tests.helpers import ordinary_rows, refused
 
-native_module = native._native
+native_module = compiled.native
 ONE, STEP = torch.ones, 2.0**-20
 LEVELS, KNOTS = np.ones((2, 3), np.float32), np.ones((1, 2), np.float32)
 
@@ -74,6 +73,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "starts too short": ("each level", lambda: block(6, LEVELS, [0, 1], KNOTS, [6])),
     "starts above zero": ("each level", lambda: block(6, LEVELS, [1, 2, 3], KNOTS, [6])),
     "starts fall": ("ascend", lambda: block(6, LEVELS, [0, 2, 2], KNOTS, [6])),
+    "level too high": ("steps", lambda: block(6, 200 * LEVELS, [0, 1, 2], KNOTS, [6])),
     "knots of others": ("each knot", lambda: block(6, LEVELS, [0, 1, 2], np.ones((1, 3), np.float32), [6])),
     "knots too short": ("dimension", lambda: block(6, LEVELS, [0, 1, 2], KNOTS, [5])),
     "rows of no length": ("rows are", lambda: rows([6, 0])),
@@ -168,17 +168,17 @@ def test_layers_keep_what_they_point_at() -> None:
 def _no_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As after an installation without a compiler."""
     monkeypatch.delenv("NOISETTE_KERNEL", raising=False)
-    monkeypatch.setattr(native, "_built", False)
-    native._say_once.cache_clear()
+    monkeypatch.setattr(compiled, "_built", False)
+    compiled._say_once.cache_clear()
     yield
-    native._say_once.cache_clear()
+    compiled._say_once.cache_clear()
 
 
 @pytest.mark.usefixtures("_no_kernel")
 @pytest.mark.parametrize("encoder", [Ranked(dim=50, profiles=Tails()), Snap(dim=50), L2(dim=50)], ids=repr)
 def test_without_a_kernel_the_reference_runs_and_says_so_once(encoder: Encoder) -> None:
     gradients = ordinary_rows(9, 50, seed=1).float()
-    with pytest.warns(native.NoKernel, match="without its native kernel") as caught:
+    with pytest.warns(compiled.NoKernel, match="without its native kernel") as caught:
         found = encoder.encode_sum(gradients).unsafe_values()
     assert len(caught) == 1
     assert encoder.kernel() is None
@@ -192,7 +192,7 @@ def test_without_a_kernel_gradients_are_encoded_all_the_same() -> None:
     model, x, y = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(5, 6), torch.arange(5) % 3
     gradients = Gradients(model, nn.CrossEntropyLoss())
     encoder = Ranked(dim=gradients.dim)
-    with pytest.warns(native.NoKernel):
+    with pytest.warns(compiled.NoKernel):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
     table = torch.cat([chunk.clone() for chunk in gradients.chunks((x, y))])
     torch.testing.assert_close(found, encoder.encode(table).sum(dim=0))
@@ -201,7 +201,7 @@ def test_without_a_kernel_gradients_are_encoded_all_the_same() -> None:
 def test_a_package_without_the_module_imports() -> None:
     """In a process of its own, where the module cannot be found: everything but the kernel is there."""
     code = (
-        "import sys, warnings; sys.modules['noisette._kernels._native'] = None\n"
+        "import sys, warnings; sys.modules['noisette._native'] = None\n"
         "import torch, noisette\n"
         "with warnings.catch_warnings(record=True) as said:\n"
         "    warnings.simplefilter('always')\n"
@@ -227,6 +227,6 @@ def test_an_unknown_variant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused(InvalidInput, "NOISETTE_KERNEL is 'nonsense'") as _:
         Ranked(dim=50).kernel()
     with pytest.raises(InvalidInput) as caught:
-        native.variant()
+        compiled.variant()
     assert "off" in caught.value.hint
     assert "plain" in caught.value.hint

@@ -28,7 +28,7 @@ from noisette.account.arithmetic import Roundings, addition, roundings
 from noisette.grid import Grid
 from noisette.mechanism import COVERED, REAL
 from noisette.search import Search
-from noisette.trials import GeometricTrials
+from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
 from tests.noise.mp_laws import reference
 
 MNIST = 256 / 60000, 14062, 26010
@@ -106,16 +106,19 @@ def test_what_is_not_covered_says_so() -> None:
     one = Mechanism(Ranked(dim=10), Laplace(1.0), 0.1, 5)
     assert guarantee(one, 1e-5).arithmetic == COVERED
     assert guarantee(one.replace(steps=0), 1e-5).arithmetic == COVERED
-    open_ = [
+    open_: list[Mechanism | tuple[Mechanism, ...]] = [
         one.replace(noise=ScipyNoise("laplace", scale=1.0)),
         one.replace(noise=StudentT(0.5, 1.0)),
         (one, one.replace(noise=ScipyNoise("logistic", scale=1.0))),
-        Search((one,), GeometricTrials(3)),
         one.replace(noise=Laplace(0.02)),  # of this epsilon, nothing is so unlikely that it could be left out
     ]
     for spent in open_:
         found = guarantee(spent, 1e-5)
         assert (found.arithmetic, found.arithmetic_epsilon) == (REAL, 0.0)
+    other = one.replace(noise=ScipyNoise("laplace", scale=1.0))
+    assert addition((Search((one, other), GeometricTrials(3)),), 1e-5, 1.0) is None
+    # the number of runs is drawn with an error above all that is left
+    assert addition((Search((one,), PoissonTrials(5000)),), 1e-5, 1.0) is None
 
 
 def test_the_cost_grows_with_all_that_is_drawn() -> None:
@@ -128,6 +131,23 @@ def test_the_cost_grows_with_all_that_is_drawn() -> None:
     assert shift(4000, 1000, 1e-5) > usual
     assert shift(1000, 4000, 1e-5) == pytest.approx(shift(4000, 1000, 1e-5), rel=1e-2)
     assert shift(1000, 1000, 1e-9) > usual
+
+
+@pytest.mark.parametrize("trials", [GeometricTrials(10), LogarithmicTrials(10), PoissonTrials(10)])
+def test_a_search_draws_for_all_of_its_runs(trials: Trials) -> None:
+    """As one that makes so many runs as it hardly ever makes, one after the other; and it pays little for that."""
+    one, score = Mechanism(L2(dim=26010), Gaussian(4.56), 0.07, 100), Mechanism(Ranked(dim=1), Laplace(2.0), 1.0, 1)
+    search = Search((one,), trials, score)
+    most = trials.most(1e-10)
+    assert most > 3 * trials.mean
+    found, after = addition((search,), 1e-5, 1.0), addition((one.replace(steps=100 * most),), 1e-5, 1.0)
+    assert found is not None
+    assert after is not None
+    assert found.shift > 0.9 * after.shift
+    assert found.chance > trials.error
+    promise = guarantee(search, 1e-5)
+    assert promise.arithmetic == COVERED
+    assert 0 < promise.arithmetic_epsilon < 2e-4 * promise.epsilon
 
 
 def test_extreme_scales_and_radii() -> None:

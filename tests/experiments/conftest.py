@@ -41,6 +41,6 @@ def here() -> Iterator[Callable[[str], ModuleType]]:
 def copy(tmp_path: Path) -> Iterator[Path]:
     """A copy of experiments/ with its points, whose modules are imported by name and whose page is its own."""
     folder = tmp_path / "experiments"
-    shutil.copytree(EXPERIMENTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXPERIMENTS, folder, ignore=shutil.ignore_patterns("work", "__pycache__"))
     with importable(folder):
         yield folder

@@ -45,7 +45,7 @@ def a_step_less(patch: pytest.MonkeyPatch) -> None:
     "accountant with wrong nu",
     by(checks.check_student_reference),
     by(checks.check_student_three),
-    by(checks.check_paper_student),
+    by(checks.check_paper_student, heavy=True),
 )
 def wrong_df(patch: pytest.MonkeyPatch) -> None:
     curve, products = pld.step_curve, rdp._products

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from noisette.search import Search
 from noisette.selection import planning, trial, tuning
 from noisette.training import accuracy
 from noisette.trials import GeometricTrials, Trials
-from tests.account import test_selection
+from tests import test_trials
+from tests.account import test_arithmetic, test_selection
 from tests.faults.table import by, fault
 from tests.selection import test_neighbours, test_tuning
 
@@ -106,7 +109,7 @@ def same_direction(patch: pytest.MonkeyPatch) -> None:
     "price forgotten: without its factor",
     by(test_selection.test_never_below_the_exact_price),
     by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
-    PRICED,
+    replace(PRICED, heavy=True),
 )
 def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
     price = selection.price
@@ -122,7 +125,7 @@ def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
     "price forgotten: without its ratio",
     by(test_selection.test_never_below_the_exact_price),
     by(test_selection.test_prices, mean=10, law="geometric", most=1.62, about=1.5996),
-    PRICED,
+    replace(PRICED, heavy=True),
 )
 def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
     for module in (selection, test_selection):
@@ -131,12 +134,34 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "price forgotten: of cut runs, as if there were one",
-    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made),
     by(test_selection.test_the_price_of_a_search_of_cut_runs),
+    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made, heavy=True),
 )
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = cut._chance
     patch.setattr(cut, "_chance", lambda one: chance(one.runs[0] if isinstance(one, Search) else one))
+
+
+@fault(
+    "price forgotten: of floats, as if there were one run",
+    by(test_arithmetic.test_a_search_draws_for_all_of_its_runs, trials=GeometricTrials(10)),
+)
+def floats_of_one_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GeometricTrials, "most", lambda self, chance: 1)
+
+
+@fault(
+    "a number of runs that is drawn less rightly than stated",
+    by(test_trials.test_numbers_of_runs_are_drawn_as_rightly_as_stated, mean=3000.0),
+)
+def rough_number(patch: pytest.MonkeyPatch) -> None:
+    """The log of a number close to 1, from that number."""
+    patch.setattr(GeometricTrials, "_log", property(lambda self: math.log(1 - 1 / self.mean)))
+
+
+@fault("a search that hides that rounding mixes examples", by(test_tuning.test_inexact_runs_are_told_of_the_search))
+def inexact_hidden(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tuning, "any", lambda found: False, raising=False)
 
 
 @fault(

@@ -29,8 +29,8 @@ def unbounded(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "a fit that its ledger does not know of",
     by(test_estimators.test_a_fit_spends_what_it_says, kind=PrivateStandardScaler),
-    by(test_estimators.test_one_ledger_knows_what_a_pipeline_cost),
-    by(test_estimators.test_a_search_pays_for_every_fit),
+    by(test_estimators.test_one_ledger_knows_what_a_pipeline_cost, heavy=True),
+    by(test_estimators.test_a_search_pays_for_every_fit, heavy=True),
 )
 def unpaid(patch: pytest.MonkeyPatch) -> None:
     @contextmanager

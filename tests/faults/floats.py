@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from noisette import L2, Gaussian, GeneralizedGaussian, Generator, Laplace, StudentT
+from noisette import L2, Gaussian, GeneralizedGaussian, Generator, Laplace, Private, StudentT, compiled
 from noisette.account import accountant
 from noisette.account.additions import Addition
 from noisette.encode import base
 from noisette.gradients import per_example
 from noisette.grid import Grid
-from tests import test_attack, test_generator, test_grid
+from tests import test_attack, test_door, test_generator, test_grid
 from tests.account import test_additions, test_arithmetic
 from tests.faults.table import by, fault
 from tests.noise import test_accuracy
 from tests.training import test_exact
 
-LOW_BITS = tuple(by(test_attack.test_low_bits_tell_nothing, law=law, count=100_000) for law in test_attack.LAWS)
+LOW_BITS = tuple(
+    by(test_attack.test_low_bits_tell_nothing, law=law, count=100_000, heavy=law not in {Gaussian, StudentT})
+    for law in test_attack.LAWS
+)
 FIRST = test_exact.ENCODERS[0]
 
 
@@ -30,7 +35,7 @@ def no_grid(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "noise added to the whole sum in floats",
-    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0),
+    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0, variant="off"),
 )
 def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Grid, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -101,6 +106,53 @@ def single(patch: pytest.MonkeyPatch) -> None:
 def turned(patch: pytest.MonkeyPatch) -> None:
     honest = StudentT._turned
     patch.setattr(StudentT, "_turned", lambda self, u, v: honest(self, u, v.neg().add(1).neg().add(1)))
+
+
+def _given_to_the_kernel(patch: pytest.MonkeyPatch, change: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    """`change(words, draws)` has a look at the words before the kernel turns them into pairs, and at what it made."""
+    honest = compiled.native.gaussian_pairs
+
+    def wrong(words: np.ndarray, draws: np.ndarray, isa: str) -> None:
+        draws[:] = 0
+        change(words, draws)
+        honest(words, draws, isa)
+        change(words, draws)
+
+    patch.setattr(compiled.native, "gaussian_pairs", wrong)
+
+
+PLAIN_PAIRS = by(test_accuracy.test_pairs_from_words, variant="plain", count=600)
+
+
+@fault("pairs of the kernel in single precision", PLAIN_PAIRS)
+def single_pairs(patch: pytest.MonkeyPatch) -> None:
+    def rounded(words: np.ndarray, draws: np.ndarray) -> None:
+        draws[:] = draws.astype(np.float32)
+
+    _given_to_the_kernel(patch, rounded)
+
+
+@fault("radii of the kernel from one word", PLAIN_PAIRS)
+def shallow_radii(patch: pytest.MonkeyPatch) -> None:
+    def without_the_second(words: np.ndarray, draws: np.ndarray) -> None:
+        words[len(words) // 3 : 2 * len(words) // 3] = 0
+
+    _given_to_the_kernel(patch, without_the_second)
+
+
+@fault("a sum that can be released twice", by(test_door.test_a_sum_is_released_once_and_in_its_own_place))
+def kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Private, "unsafe_taken", Private.unsafe_values)
+
+
+@fault(
+    "noise added to a copy of the sum, which stays",
+    by(test_door.test_a_sum_is_released_once_and_in_its_own_place),
+    by(test_door.test_what_fails_midway_leaves_nothing),
+)
+def copied(patch: pytest.MonkeyPatch) -> None:
+    honest = Private.unsafe_taken
+    patch.setattr(Private, "unsafe_taken", lambda self: honest(self).clone())
 
 
 @fault(

@@ -57,7 +57,7 @@ def all_positions(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "padding_idx missed",
     by(test_rules.test_every_rule, name="Embedding, (6,), padding_idx=2"),
-    by(test_rules.test_any_table),
+    by(test_rules.test_any_table, heavy=True),
 )
 def padding_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embedding, "Lookup", lambda index, g, count, padding: Lookup(index, g, count))
@@ -208,8 +208,8 @@ def one_copy(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "gradients of a whole chunk held at a time",
-    by(test_memory.test_of_large_models_two_gradients_are_held, kind="L2"),
-    by(test_memory.test_of_large_models_two_gradients_are_held, kind="rows"),
+    by(test_memory.test_of_large_models_one_gradient_is_held, kind="L2"),
+    by(test_memory.test_of_large_models_one_gradient_is_held, kind="rows"),
 )
 def all_at_hand(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sums, "at_a_time", lambda dim: 64)

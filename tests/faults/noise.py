@@ -44,7 +44,7 @@ def _drawn(patch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Ten
 
 def _weaker_laws(factor: float) -> None:
     laws = QUICK if factor == 0.98 else QUICK[:1]
-    catchers = [by(test_noise.test_draws_follow_the_law, noise=noise) for noise in laws]
+    catchers = [by(test_noise.test_draws_follow_the_law, noise=law, heavy=law not in QUICK[:2]) for law in laws]
 
     @fault(f"noise x{factor}: in the law", *catchers)
     def weak(patch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,8 @@ def _weaker_steps(factor: float) -> None:
     attack = by(check_audit, mechanism=BALL, says="does not follow", heavy=True)
 
     def weaker(honest: Release, mechanism: Mechanism, total: Private) -> Released:
-        out, values = honest(), total.unsafe_values()
+        values = total.unsafe_values().clone()
+        out = honest()
         return Released(values + factor * (out.values - values), out.noise, out.reproducible)
 
     @fault(f"noise x{factor}: in the trainer", run, *([*judges, attack] if factor < 0.98 else []))
@@ -97,15 +98,16 @@ def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "the same noise in every step",
     *_judges("Ranked and Student-t"),
-    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05),
+    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05, heavy=True),
 )
 def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
     kept: list[torch.Tensor] = []
 
     def repeating(honest: Release, mechanism: Mechanism, total: Private) -> Released:
+        values = total.unsafe_values().clone()
         if not kept:
-            kept.append(honest().values - total.unsafe_values())
-        return Released(total.unsafe_values() + kept[0], mechanism.noise, reproducible=True)
+            kept.append(honest().values - values)
+        return Released(values + kept[0], mechanism.noise, reproducible=True)
 
     _released(patch, repeating)
 
@@ -166,7 +168,7 @@ def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "noise shared by forked processes",
     by(test_generator.test_forked_children_draw_their_own),
-    by(test_reading.test_workers_have_no_key_of_any_generator),
+    by(test_reading.test_workers_have_no_key_of_any_generator, heavy=True),
 )
 def same_after_a_fork(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Generator, "_lose", lambda self: None)

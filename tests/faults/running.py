@@ -101,7 +101,7 @@ def denoised_by_the_truth(patch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
 
     def watched(mechanism: Mechanism, total: Private, **options: Any) -> Released:
-        seen.append(total.unsafe_values())
+        seen.append(total.unsafe_values().clone())
         return release(mechanism, total, **options)
 
     def wrong(self: Denoiser, released: Released, state: State) -> tuple[Released, State]:

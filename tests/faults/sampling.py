@@ -18,10 +18,12 @@ Draw = Callable[[np.random.Generator, int, float], np.ndarray]
 """Indices of a batch out of so many examples at a rate."""
 
 
-def _judges(rate: float = 0.1) -> tuple[Catcher, ...]:
+def _judges(*, heavy: bool = True) -> tuple[Catcher, ...]:
+    """The test of the sampler, and that of a whole run, which `heavy` leaves to `make slow`."""
+    run, says = test_trained_is_accounted.test_trained_is_accounted, "batches are not Poisson"
     return (
-        by(test_sampler.test_sampling_is_poisson, rate=rate),
-        by(test_trained_is_accounted.test_trained_is_accounted, name="L2 and Gaussian", says="batches are not Poisson"),
+        by(test_sampler.test_sampling_is_poisson, rate=0.1),
+        by(run, name="L2 and Gaussian", says=says, heavy=heavy),
     )
 
 
@@ -33,7 +35,7 @@ def _instead(draw: Draw) -> Plant:
     return plant
 
 
-@fault("shuffling", *_judges())
+@fault("shuffling", *_judges(heavy=False))
 def shuffling(patch: pytest.MonkeyPatch) -> None:
     """Batches are cut from a shuffled list, epoch after epoch. A run makes a sampler for each step."""
     rng = np.random.default_rng(3)

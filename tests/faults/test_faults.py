@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
 import pytest
 
-from tests.faults import (
-    accounting,
-    choosing,
-    disclosure,
-    encoding,
-    entrance,
-    estimators,
-    floats,
-    integrations,
-    layers,
-    ledgers,
-    noise,
-    pages,
-    recipes,
-    running,
-    sampling,
-    units,
-)
+from tests import faults
 from tests.faults.table import CAUGHT, FAULTS, Catcher, Fault
 
-PARTS = (
-    accounting,
-    choosing,
-    disclosure,
-    encoding,
-    entrance,
-    estimators,
-    floats,
-    integrations,
-    layers,
-    ledgers,
-    noise,
-    pages,
-    recipes,
-    running,
-    sampling,
-    units,
-)
-"""The modules that fill the table."""
+for part in pkgutil.iter_modules(faults.__path__):  # they fill the table
+    if part.name not in {"conftest", "table", "test_faults"}:
+        import_module(f"{faults.__name__}.{part.name}")
 
 LISTED = (
     "noise x0.7",

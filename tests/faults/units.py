@@ -92,7 +92,7 @@ def _groups_by(patch: pytest.MonkeyPatch, joined: object) -> None:
     "the cut not paid for",
     by(test_cut.test_every_accountant_pays_for_the_cut, name="pld", most=360),
     by(test_cut.test_every_accountant_pays_for_the_cut, name="rdp", most=360),
-    by(test_cut.test_batches_that_are_cut_all_the_time_have_no_epsilon_here),
+    by(test_cut.test_batches_that_are_cut_all_the_time_have_no_epsilon_here, heavy=True),
 )
 def cut_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accountant, "chance_of_a_cut", lambda mechanisms: 0.0)

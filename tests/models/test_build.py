@@ -77,6 +77,24 @@ def test_the_activation_is_the_one_asked_for(name: str) -> None:
         assert found == {kind}
 
 
+@pytest.mark.parametrize("name", ["cifar_cnn", "digits_cnn", "maps_cnn"])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_pooling_first_is_the_same_function(name: str, activation: str) -> None:
+    model = build(name, SHAPES[name], 10, activation=activation)
+    layers = list(model)
+    pools = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    assert pools
+    for place in pools:
+        layers[place], layers[place + 1] = layers[place + 1], layers[place]
+    inputs = torch.rand(9, *SHAPES[name], generator=torch.Generator().manual_seed(0))
+    results = []
+    for way in (model, nn.Sequential(*layers)):
+        loss = nn.functional.cross_entropy(logits := way(inputs), torch.arange(9))
+        results.append([logits, *torch.autograd.grad(loss, list(model.parameters()))])
+    for first, second in zip(*results, strict=True):
+        assert torch.allclose(first, second, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_weights_come_from_the_seed_alone(name: str) -> None:
     torch.manual_seed(11)

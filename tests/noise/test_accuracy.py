@@ -11,8 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from noisette import Cauchy, Gaussian, GeneralizedGaussian, Laplace, Logistic, Noise, Sech, StudentT, VarianceGamma
+from noisette import (
+    Cauchy,
+    Gaussian,
+    GeneralizedGaussian,
+    Generator,
+    Laplace,
+    Logistic,
+    Noise,
+    Sech,
+    StudentT,
+    VarianceGamma,
+)
 from noisette.noise.strips import strips
+from tests._kernels.bucketed import VARIANTS
 from tests.noise.mp_laws import reference
 
 FEW = [pytest.param(60, id="a few"), pytest.param(10_000, id="all", marks=pytest.mark.slow)]  # Bessel functions
@@ -71,6 +83,73 @@ def test_pairs_and_angles(noise: Gaussian | StudentT, count: int) -> None:
     assert noise.accuracy is not None
     rest = 2 * np.pi * 12 if isinstance(noise, Gaussian) else 3  # half a unit of an angle, as far out as 12; and more
     assert off(made, ideal) <= noise.accuracy.position - rest / 2
+
+
+class Given(Generator):
+    """Hands out these words, in their order."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        super().__init__(0)
+        self._given = words
+
+    def words(self, n: int) -> np.ndarray:
+        found, self._given = self._given[:n].copy(), self._given[n:]
+        return found
+
+
+def words_of(numbers: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """The words from which `deep` uniforms of so many bits are joined to these numbers in (0, 1]."""
+    wholes = [min(int(Fraction(number) * 2**bits), 2**bits - 1) for number in numbers.tolist()]
+    return (
+        np.array([whole >> 64 for whole in wholes], dtype=np.uint64),
+        np.array([whole % 2**64 for whole in wholes], dtype=np.uint64),
+    )
+
+
+def turns(count: int, seed: int) -> np.ndarray:
+    """Words for an angle: a third as they come, the others close to an axis, on either side of it."""
+    rng = np.random.default_rng(seed)
+    found, third = rng.integers(0, 2**64, count, dtype=np.uint64), count // 3
+    near = (2.0 ** rng.uniform(0, 61, 2 * third)).astype(np.uint64)
+    axis = rng.integers(0, 4, 2 * third).astype(np.uint64) << np.uint64(62)
+    found[: 2 * third] = axis + np.where(np.arange(2 * third) % 2, near, ~near)
+    return found
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("variant", [*VARIANTS, "off"])
+def test_pairs_from_words(variant: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All the way from words: the angle is exact, and of the radius the uniform's own rounding counts elsewhere."""
+    monkeypatch.setenv("NOISETTE_KERNEL", variant)
+    count += count % 2 + 1  # odd, so that no width of a vector divides it
+    (high, low), turn = words_of(uniforms(count, seed=6), 128), turns(count, seed=7)
+    made = Gaussian(1.0)._sample(2 * count, Given(np.concatenate([high, low, turn])))
+    u = Given(np.concatenate([high, low])).deep(count).tolist()
+    radii = [mp.sqrt(-2 * mp.log(mp.mpf(one))) for one in u]
+    angles = [mp.pi * (2 * int(one) + 1) / 2**64 for one in turn.tolist()]
+    ideal = [radius * turned(angle) for turned in (mp.cos, mp.sin) for radius, angle in zip(radii, angles, strict=True)]
+    assert off(made, ideal) <= (128 if variant == "off" else 3)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("df", [1.0, 1.5, 3.0, 9.0, 30.0, 1e6])
+@pytest.mark.parametrize("variant", [*VARIANTS, "off"])
+def test_student_from_words(variant: str, df: float, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISETTE_KERNEL", variant)
+    noise, count = StudentT(df, 1.0), count + count % 2 + 1
+    (high, low), (turn, rest) = words_of(uniforms(count, seed=8), 128), words_of(uniforms(count, seed=9), 127)
+    turn = turn << np.uint64(1) | np.random.default_rng(10).integers(0, 2, count).astype(np.uint64)
+    words = np.concatenate([turn, rest, high, low])
+    made = noise._sample(count, Given(words))
+    given = Given(words)
+    signs, angles = given.signed(count)
+    exponents = [-2 / mp.mpf(df) * mp.log(mp.mpf(one)) for one in given.deep(count).tolist()]
+    ideal = [
+        mp.sqrt(df * mp.expm1(exponent)) * mp.sin(mp.pi / 2 * mp.mpf(angle))
+        for exponent, angle in zip(exponents, (signs * angles).tolist(), strict=True)
+    ]
+    assert noise.accuracy is not None
+    assert off(made, ideal) <= noise.accuracy.position - 1.5, "the uniform of the angle is rounded as well"
 
 
 @pytest.mark.parametrize("count", FEW)

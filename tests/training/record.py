@@ -47,8 +47,8 @@ def record(monkeypatch: pytest.MonkeyPatch, trainer: Trainer) -> list[Step]:
         return out
 
     def watched_release(mechanism: Mechanism, total: Private, **options: Any) -> Released:
-        out = release(mechanism, total, **options)
         steps[-1].sums.append(total.unsafe_values().clone())
+        out = release(mechanism, total, **options)
         steps[-1].released.append(out.values.clone())
         return out
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from noisette import L2, Encoder, Gaussian, HalfNormal, Laplace, Mechanism, Ranked, Snap, Tails, guarantee, make_private
 from noisette.gradients import Gradients, per_example
+from noisette.gradients.steady import Sizes
 from noisette.mechanism import COVERED, REAL
 from tests.conformance.encoder_checks import outside_image
 from tests.training.distributed.children import together
@@ -117,13 +118,28 @@ def test_three_processes_have_the_sum_of_one(tmp_path: Path) -> None:
 
 def test_runs_say_whether_their_gradients_are_steady(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = Mechanism(Ranked(), Laplace(1.0), rate=0.5, steps=1)
-    for steady, arithmetic, stamps in ((16, COVERED, ()), (None, REAL, ("inexact",))):
+    for steady, arithmetic, stamps in ((Sizes(16), COVERED, ()), (None, REAL, ("inexact",))):
         monkeypatch.setattr(per_example, "steady", lambda *_, steady=steady: steady)
         run = make_private(network(), nn.CrossEntropyLoss(), data(20), mechanism)
         run.step()
         promise = run.guarantee(1e-3)
         assert (promise.arithmetic, promise.stamps) == (arithmetic, stamps)
         assert promise.epsilon == guarantee(run.mechanisms, 1e-3).epsilon
+
+
+def test_one_output_is_computed_by_multiples() -> None:
+    """Of a Linear layer with one output, examples left over from fours are rounded otherwise; a few more will do."""
+    torch.manual_seed(0)
+    x = torch.randn(150, 3000)
+    gradients = Gradients(nn.Linear(3000, 1), nn.MSELoss())
+    gradients.check((x[:1], x[:1, :1]))
+    assert gradients.exact
+    assert gradients._sizes is not None
+    assert gradients._sizes.of(20, most=256) < 64
+    kept = torch.cat([rows.clone() for rows in gradients.chunks((x, x[:, :1]))])
+    for cut in (1, 2, 15, 33, 149):
+        alone = torch.cat([rows.clone() for rows in gradients.chunks((x[:cut], x[:cut, :1]))])
+        assert torch.equal(alone, kept[:cut])
 
 
 def test_what_shapes_change_is_noticed() -> None:

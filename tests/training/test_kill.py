@@ -121,8 +121,8 @@ def _kills(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: in
     return stages
 
 
-def test_kill_at_10_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "midway" in _kills(10, tmp_path, monkeypatch, seed=0)
+def test_kill_at_5_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "midway" in _kills(5, tmp_path, monkeypatch, seed=0)
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ def _residuals(monkeypatch: pytest.MonkeyPatch, private: PrivateRun) -> Tensor:
     release = private_run.release
 
     def watched(mechanism: Mechanism, total: Private, **options: Any) -> Released:
+        values = total.unsafe_values().clone()
         released = release(mechanism, total, **options)
-        found.append(released.values - total.unsafe_values())
+        found.append(released.values - values)
         return released
 
     with monkeypatch.context() as patch:

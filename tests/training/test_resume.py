@@ -52,8 +52,9 @@ def _noise(monkeypatch: pytest.MonkeyPatch, trainer: Trainer) -> list[list[float
     release = private_run.release
 
     def watched(mechanism: Mechanism, total: Private, **options: Any) -> Released:
+        values = total.unsafe_values().clone()
         released = release(mechanism, total, **options)
-        out.append((released.values - total.unsafe_values()).tolist())
+        out.append((released.values - values).tolist())
         return released
 
     with monkeypatch.context() as patch:

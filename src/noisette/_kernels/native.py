@@ -1,87 +1,38 @@
-"""The native kernel: whether it is there, which variant runs, and how encoders and layers are put to it.
+"""The native kernel: how encoders and layers are put to it.
 
-The reference in `noisette._kernels.reference` says what is computed. The environment variable ``NOISETTE_KERNEL`` picks
-a variant by name ("avx512", "avx2", "plain") or turns the kernel "off".
+The reference in `noisette._kernels.reference` says what is computed.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from noisette import compiled
 from noisette._kernels.reference import allowed
-from noisette.errors import InvalidInput
 from noisette.grid import MOST
 from noisette.profiles import ProfileSet
 from noisette.profiles.base import Array, rank_counts
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers, Plan
 
-try:
-    from noisette._kernels import _native
-
-    _built = True
-except ImportError:  # built without a compiler, or run from the sources
-    _built = False
-
-__all__ = ["Kernel", "NoKernel", "by_rank", "clipping", "fits", "new_layers", "variant"]
+__all__ = ["Kernel", "by_rank", "clipping", "fits", "new_layers"]
 
 _MOST_LEVELS = 1024  # of a profile: more are rounded down to these
 _MOST_KNOTS = 64  # that a profile is chosen by
 _STEPS = 2.0**-126, 2.0**100  # that single precision can count in
 
 
-class NoKernel(UserWarning):
-    """The native kernel was not built, so that encoding takes the slower reference path."""
-
-
-def variant() -> str | None:
-    """The variant of the kernel that runs, None where the reference does.
-
-    >>> variant() in ("avx512", "avx2", "plain", None)
-    True
-    """
-    wanted = os.environ.get("NOISETTE_KERNEL", "")
-    if wanted == "off":
-        return None
-    if not _built:
-        _say_once()
-        return None
-    found: list[str] = _variants()
-    if not wanted:
-        return found[0]
-    if wanted not in found:
-        raise InvalidInput(
-            f"NOISETTE_KERNEL is {wanted!r}, which does not run here.", hint=f"off, or one of {', '.join(found)}"
-        )
-    return wanted
-
-
-@cache
-def _variants() -> list[str]:
-    return list(_native.variants())
-
-
-@cache
-def _say_once() -> None:
-    warnings.warn(
-        NoKernel("noisette was built without its native kernel, encoding takes the slower reference path"),
-        stacklevel=4,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """The kernel with an encoder's tables in it: its blocks of coordinates are `dims`; clipping has a `limit`."""
 
-    plan: _native.Plan
+    plan: Plan
     dims: tuple[int, ...]
     limit: float | None
     step: float
@@ -122,7 +73,7 @@ class Kernel:
     def add(self, layers: Layers, total: torch.Tensor) -> None:
         """Add the encoded sum of all examples of `layers` to `total`, float64 (d,)."""
         none = torch.empty(0, dtype=torch.float64)
-        _native.encode_sum(self.plan, layers, total, none, none, torch.get_num_threads(), self.isa)
+        compiled.native.encode_sum(self.plan, layers, total, none, none, torch.get_num_threads(), self.isa)
 
     def clip(self, layers: Layers, total: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
         """The same where the kernel clips: what every example was multiplied by, float64 (B,).
@@ -130,13 +81,13 @@ class Kernel:
         `squares`, float64 (B,), is what coordinates that are not in `layers` add to the square of an example's norm.
         """
         factors = torch.empty_like(squares)
-        _native.encode_sum(self.plan, layers, total, squares, factors, torch.get_num_threads(), self.isa)
+        compiled.native.encode_sum(self.plan, layers, total, squares, factors, torch.get_num_threads(), self.isa)
         return factors
 
 
 def new_layers() -> Layers:
     """An empty list of layers, to which its `linear`, `conv` and `rows` add."""
-    return _native.Layers()
+    return compiled.native.Layers()
 
 
 def fits(rows: torch.Tensor) -> bool:
@@ -152,7 +103,7 @@ def clipping(radius: float, step: float) -> Kernel | None:
 
 @lru_cache(maxsize=8)
 def _clipping(limit: float, step: float, isa: str) -> Kernel:
-    return Kernel(_native.Plan("l2", limit, step), (), limit, step, isa)
+    return Kernel(compiled.native.Plan("l2", limit, step), (), limit, step, isa)
 
 
 def by_rank(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Kernel | None:
@@ -164,13 +115,13 @@ def by_rank(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Kernel | 
 
 def _able(step: float) -> str | None:
     """The variant that runs, if it can count in such steps."""
-    return variant() if _STEPS[0] <= step <= _STEPS[1] else None
+    return compiled.variant() if _STEPS[0] <= step <= _STEPS[1] else None
 
 
 @lru_cache(maxsize=8)
-def _profile_plan(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> _native.Plan:
+def _profile_plan(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Plan:
     # profile sets are compared by identity, and encoders keep theirs
-    plan = _native.Plan(kind, 0.0, step)
+    plan = compiled.native.Plan(kind, 0.0, step)
     for block in blocks:
         levels, starts = compact(block)
         knots, ends = choice(block)

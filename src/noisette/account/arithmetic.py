@@ -19,7 +19,7 @@ from noisette.account.additions import Addition
 from noisette.grid import LONGEST, Grid
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
-from noisette.search import Spending
+from noisette.search import Search, Spending
 
 __all__ = ["Rounding", "Roundings", "addition", "roundings"]
 
@@ -117,16 +117,17 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
     >>> addition((mechanism,), delta=1e-5, epsilon=2.4).shift < 1e-5
     True
     """
-    paid = [one for one in spending if one.steps]
-    if not all(isinstance(one, Mechanism) and one.encoder.known_dim <= LONGEST for one in paid):
-        return None  # nobody has bounded a search, whose number of draws is random
-    steps = [one for one in paid if isinstance(one, Mechanism)]
-    draws = [float(one.steps) * one.encoder.known_dim for one in steps]
     failure = _SHARE / 2 * delta / (1 + math.exp(min(epsilon, 600.0) + 1))
-    square = largest = outside = 0.0
-    for one, count in zip(steps, draws, strict=True):
-        known = roundings(one.noise, one.grid)
-        found = known and known.upto(failure / (2 * sum(draws)))
+    paid = [one for one in spending if one.steps]
+    drawn = [_drawn(one, failure / (4 * len(paid))) for one in paid]
+    every = [part for parts, _ in drawn for part in parts]
+    if not all(mechanism.encoder.known_dim <= LONGEST for mechanism, _ in every):
+        return None
+    total = sum(count for _, count in every)
+    square, largest, outside = 0.0, 0.0, sum(chance for _, chance in drawn)
+    for mechanism, count in every:
+        known = roundings(mechanism.noise, mechanism.grid)
+        found = known and known.upto(failure / (2 * total))
         if not found:
             return None
         square, outside = square + count * found.square, outside + count * found.outside
@@ -136,3 +137,17 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
     unlikely = math.log(1 / failure)
     shift = math.sqrt(2 * square * unlikely) + 2 * largest * unlikely / 3 + square
     return Addition(failure + outside, shift) if shift < 1 else None
+
+
+def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism, float]], float]:
+    """Mechanisms and how many coordinates they draw at most, and the chance that there are more.
+
+    A search draws those of as many runs as it makes but for a `chance`, or but for an error of its own draws. Its runs
+    count as if each were of every kind that it may be of.
+    """
+    if isinstance(one, Mechanism):
+        return [(one, float(one.steps) * one.encoder.known_dim)], 0.0
+    most = one.trials.most(chance)
+    return [(piece, most * float(piece.steps) * piece.encoder.known_dim) for piece in one.pieces], (
+        chance + one.trials.error
+    )

@@ -19,7 +19,8 @@ from noisette.spec import Spec, positive, whole
 
 __all__ = ["Encoder", "Image"]
 
-_ROWS, _NUMBERS = 64, 2**22  # that are encoded at a time
+_ROWS, _NUMBERS = 64, 2**22  # that are encoded at a time, at most
+_FEW = 2**11  # numbers that cost no more than one: of short rows, more are encoded at a time
 _MOST_DIM = 10**12  # more than any model has, and counted exactly in floats
 
 
@@ -142,10 +143,11 @@ class Encoder(Spec):
         if not len(rows):
             return rows
         # always as many rows at a time: sums and products round by the shapes that they are given
-        size = max(1, min(_ROWS, _NUMBERS // self.known_dim))
+        size = max(1, min(max(_ROWS, _FEW // self.known_dim), _NUMBERS // self.known_dim))
         missing = rows.new_zeros(-len(rows) % size, self.known_dim)
         parts = torch.split(torch.cat([rows, missing]) if len(missing) else rows, size)
-        return torch.cat([toward_zero(self._encode(part), self.step) for part in parts])[: len(rows)]
+        step = self.step
+        return torch.cat([toward_zero(self._encode(part), step) for part in parts])[: len(rows)]
 
     def _check(self, rows: torch.Tensor) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.known_dim:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from noisette.account import Ledger
 from noisette.encode import L2
-from noisette.estimators.base import Array
+from noisette.estimators.base import Array, PrivateEstimator, Range
 from noisette.gradients import Loss
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.training import make_private, plan
 
-__all__ = ["Descent", "Fitted"]
+__all__ = ["Descent", "Fitted", "LinearEstimator"]
 
 _CHUNK = 4096  # rows at a time: a linear layer's gradients take little memory
 
@@ -81,3 +81,33 @@ class Descent:
         """The first step's length; the others fade linearly."""
         clear = rows * self.radius * math.sqrt(mechanism.steps) / mechanism.noise.known_scale
         return min(self.most, self.rate * math.sqrt(clear)) / self.radius
+
+
+class LinearEstimator(PrivateEstimator):
+    """An estimator that is fitted by private descent: it has `steps`, and `mechanism_` when it is fitted."""
+
+    mechanism_: Mechanism
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        bounds: Range | None = None,
+        *,
+        steps: int = 40,
+        ledger: str | Path | None = None,
+        people: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, bounds, ledger=ledger, people=people, random_state=random_state)
+        self.steps = steps
+
+    def _descend(self, descent: Descent, data: tuple[Tensor, Tensor], outputs: int, loss: Loss) -> Fitted:
+        """Fit, pay and keep what it cost."""
+        with self._books() as books:
+            found = descent.fit(
+                data, outputs, loss, epsilon=self.epsilon, delta=self.delta,
+                steps=self.steps, ledgers=books, seed=self._seed(),
+            )  # fmt: skip
+        self.mechanism_, self.guarantee_ = found.mechanism, found.guarantee
+        return found

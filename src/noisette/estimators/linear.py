@@ -10,15 +10,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from noisette.estimators.base import Array, PrivateEstimator, Range, Scale, tensor
-from noisette.estimators.descent import Descent
+from noisette.estimators.base import Array, Range, Scale, tensor
+from noisette.estimators.descent import Descent, LinearEstimator
 
 __all__ = ["PrivateLinearRegression"]
 
 _DESCENT = Descent(radius=0.25, rate=0.02, most=0.4)
 
 
-class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
+class PrivateLinearRegression(RegressorMixin, LinearEstimator):
     """Least squares whose coefficients hide every single row.
 
     Args:
@@ -58,23 +58,17 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         people: str | None = None,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(epsilon, delta, bounds, ledger=ledger, people=people, random_state=random_state)
-        self.target_bounds, self.steps = target_bounds, steps
+        super().__init__(epsilon, delta, bounds, steps=steps, ledger=ledger, people=people, random_state=random_state)
+        self.target_bounds = target_bounds
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with targets `y` (N,)."""
         X, y = validate_data(self, X, y, y_numeric=True)
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         target = Scale(self.target_bounds, "target_bounds", columns=1)
-        data = tensor(scale.rows(X)), tensor(target.rows(y[:, None]))
-        with self._books() as books:
-            found = _DESCENT.fit(
-                data, 1, _halved_square, epsilon=self.epsilon, delta=self.delta,
-                steps=self.steps, ledgers=books, seed=self._seed(),
-            )  # fmt: skip
+        found = self._descend(_DESCENT, (tensor(scale.rows(X)), tensor(target.rows(y[:, None]))), 1, _halved_square)
         self.coef_ = found.weights[0] / scale.half * target.half[0]
         self.intercept_ = float(found.biases[0] * target.half[0] + target.middle[0] - self.coef_ @ scale.middle)
-        self.mechanism_, self.guarantee_ = found.mechanism, found.guarantee
         return self
 
     def predict(self, X: Array) -> Array:

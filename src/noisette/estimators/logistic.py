@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -14,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from noisette.errors import InvalidInput
-from noisette.estimators.base import Array, PrivateEstimator, Range, Scale, tensor
-from noisette.estimators.descent import Descent
+from noisette.estimators.base import Array, Scale, tensor
+from noisette.estimators.descent import Descent, LinearEstimator
 
 __all__ = ["PrivateLogisticRegression"]
 
 _DESCENT = Descent(radius=0.5, rate=0.25, most=16.0)
 
 
-class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):
+class PrivateLogisticRegression(ClassifierMixin, LinearEstimator):
     """Softmax regression whose coefficients hide every single row.
 
     Args:
@@ -50,20 +49,6 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):
     True
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        bounds: Range | None = None,
-        *,
-        steps: int = 40,
-        ledger: str | Path | None = None,
-        people: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, ledger=ledger, people=people, random_state=random_state)
-        self.steps = steps
-
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with classes `y` (N,), which may be of any kind."""
         X, y = validate_data(self, X, y)
@@ -73,17 +58,12 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):
             raise InvalidInput("the rows have one class only.", hint="give rows of at least two classes")
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         data = tensor(scale.rows(X)), torch.from_numpy(numbers)
-        with self._books() as books:
-            found = _DESCENT.fit(
-                data, len(self.classes_), nn.CrossEntropyLoss(), epsilon=self.epsilon, delta=self.delta,
-                steps=self.steps, ledgers=books, seed=self._seed(),
-            )  # fmt: skip
+        found = self._descend(_DESCENT, data, len(self.classes_), nn.CrossEntropyLoss())
         weights, biases = found.weights, found.biases
         if len(biases) == 2:  # one line says as much as two
             weights, biases = weights[1:] - weights[:1], biases[1:] - biases[:1]
         self.coef_ = weights / scale.half
         self.intercept_ = biases - self.coef_ @ scale.middle
-        self.mechanism_, self.guarantee_ = found.mechanism, found.guarantee
         return self
 
     def decision_function(self, X: Array) -> Array:

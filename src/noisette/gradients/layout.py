@@ -13,6 +13,9 @@ from noisette.gradients.terms import room
 
 __all__ = ["Layout", "trained_parameters"]
 
+_BLOCK = 1 << 16  # numbers that are converted at a time
+_LARGE = 1 << 24  # numbers that are not kept for the next step
+
 
 def trained_parameters(model: nn.Module) -> int:
     """How many numbers of a model are trained: the dimension of its gradient.
@@ -80,6 +83,11 @@ class Layout:
             kept = self._buffer = room(count, self.dim, dtype, device)
         return kept[:count]
 
+    def spare(self) -> None:
+        """Give memory for rows back, where it is so much that others miss it between two steps."""
+        if self._buffer is not None and self._buffer.numel() > _LARGE:
+            self._buffer = None
+
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
         return [
@@ -98,10 +106,20 @@ class Layout:
                 hint="give one number for every trained parameter",
             )
         for p, part in zip(self.parameters, self.parts(flat.detach()), strict=True):
-            p.grad = torch.div(part, over, out=torch.empty_like(p, requires_grad=False))
+            p.grad = _divided(part, over, torch.empty_like(p, requires_grad=False))
         for table, row in self._padding:  # no example moves the row of the padding, and noise should not
             if table.grad is not None:
                 table.grad[row] = 0
+
+
+def _divided(part: Tensor, over: float, out: Tensor) -> Tensor:
+    """`part`, float64, divided by `over`, in `out`: a few rows at a time, so that quotients stay in the cache."""
+    count = max(1, _BLOCK * len(part) // part.numel()) if part.numel() > _BLOCK else 0
+    if not count:
+        return torch.div(part, over, out=out)
+    for some, place in zip(torch.split(part, count), torch.split(out, count), strict=True):
+        torch.div(some, over, out=place)
+    return out
 
 
 def _trainable(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

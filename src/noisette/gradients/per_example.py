@@ -20,7 +20,7 @@ from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
 from noisette.gradients.objective import aim_of
-from noisette.gradients.steady import steady
+from noisette.gradients.steady import Sizes, steady
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.objectives import Objective
@@ -75,7 +75,7 @@ class Gradients:
         self._fast = self._candidates()
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
-        self._least: int | None = None
+        self._sizes: Sizes | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -100,7 +100,7 @@ class Gradients:
     @property
     def exact(self) -> bool:
         """Whether no bit of a row depends on other examples, as far as the last check could tell."""
-        return self._least is not None
+        return self._sizes is not None
 
     def zeros(self) -> Tensor:
         """The sum of no gradients, float64 (dim,)."""
@@ -111,10 +111,11 @@ class Gradients:
         """The path that the next chunk is tried on: "layers", "vmap" or "loop"."""
         return type(self._ways()[0]).__name__.lower()
 
-    def chunks(self, batch: Batch, *, alike: bool = False) -> Iterator[Tensor]:
+    def chunks(self, batch: Batch, *, alike: int | None = None) -> Iterator[Tensor]:
         """Gradients of the examples of a batch, in order: rows (b, dim), b <= chunk.
 
-        With `alike`, whatever computes them is given as many examples each time, and what was added is left out.
+        With `alike`, the most examples that a batch may have, whatever computes them is given as many each time, and
+        what was added is left out.
 
         Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
         what is needed from them before asking for the next chunk.
@@ -127,7 +128,7 @@ class Gradients:
         self._check(batch)
         return self._stream(batch, alike)
 
-    def encoded_sum(self, encoder: Encoder, batch: Batch, *, alike: bool = False) -> Private:
+    def encoded_sum(self, encoder: Encoder, batch: Batch, *, alike: int | None = None) -> Private:
         """The sum of encodings of the gradients of a batch, private.
 
         Where the native kernel knows every layer and the encoder, gradients are encoded as they are computed, and none
@@ -150,6 +151,7 @@ class Gradients:
             total = self.zeros()
             for rows in self.chunks(batch, alike=alike):
                 total += encoder.encode_sum(rows).unsafe_values()
+        self._layout.spare()
         return Private(total)
 
     def _fused_sum(self, encoder: Encoder, batch: Batch) -> Tensor | None:
@@ -159,10 +161,10 @@ class Gradients:
             return None
         total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
-        most = min(most, sums.at_a_time(way.copied))
+        sizes = self._sizes or Sizes()
+        most = sizes.most(min(most, sums.at_a_time(way.copied)))
         for part in parts(batch, most):
-            wide = max(size(part), min(most, self._least or 1))
-            terms = way.terms(filled(part, wide), size(part))
+            terms = way.terms(filled(part, sizes.of(size(part), most)), size(part))
             sums.add(kernel, terms, self._layout, size(part), total, most)
         return sums.in_order(terms, self._layout, total) if terms else total
 
@@ -219,7 +221,8 @@ class Gradients:
             else:
                 made, self._fast = last, self._confirmed(last)
             way = self._ways()[0]
-            self._least = steady(way, made, self._layout, self._most(way))
+            self._sizes = steady(way, made, self._layout, self._most(way))
+        self._layout.spare()
         self._trusted = self._modes()
         return made
 
@@ -271,12 +274,13 @@ class Gradients:
         if self._trusted != self._modes():
             self.check(batch)
 
-    def _stream(self, batch: Batch, alike: bool) -> Iterator[Tensor]:
+    def _stream(self, batch: Batch, alike: int | None) -> Iterator[Tensor]:
         self._trust(batch)
-        most = min(self._chunk, sums.at_a_time(self.dim))
+        sizes = self._sizes or Sizes()
+        most = sizes.most(min(self._chunk, sums.at_a_time(self.dim)))
         for part in parts(batch, most):
             count = size(part)
-            wide = most if alike else max(count, min(most, self._least or 1))
+            wide = sizes.of(count if alike is None else alike, most)
             rows = self._layout.rows(wide)
             slow = self._fill(filled(part, wide), rows)
             if slow is not None:

@@ -7,6 +7,8 @@ which they are is not documented anywhere, so it is tried out, on made-up exampl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,57 +20,92 @@ from noisette.gradients.sums import at_a_time
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Way
 
-__all__ = ["steady"]
+__all__ = ["Sizes", "steady"]
 
-_FEWEST = 16  # examples for every thread
+_FEWEST = 4, 16  # examples for every thread: the fewer are tried first, beside more counts
+
+Part = Callable[[slice], Tensor]
+"""Some coordinates of the gradients of the examples that are asked for, (b, n)."""
 
 
-def steady(way: Way, made: Batch, layout: Layout, most: int) -> int | None:
-    """How many examples `way` must be given at least, so that no gradient depends on the others; None if nothing helps.
+@dataclass(frozen=True)
+class Sizes:
+    """How many examples are computed at a time: multiples of `step`, `least` or more."""
+
+    least: int = 1
+    step: int = 1
+
+    def most(self, most: int) -> int:
+        """The largest size up to `most`."""
+        return max(1, most - most % self.step)
+
+    def of(self, count: int, most: int) -> int:
+        """The size that `count` examples are filled up to, which are no more than `most`.
+
+        >>> Sizes(16, 16).of(20, most=256), Sizes(16).of(20, most=256), Sizes(16).of(3, most=8)
+        (32, 20, 8)
+        """
+        return min(max(self.least, -(-count // self.step) * self.step), most)
+
+
+def steady(way: Way, made: Batch, layout: Layout, most: int) -> Sizes | None:
+    """How many examples `way` must be given, so that no gradient depends on the others; None if nothing helps.
 
     `made` are examples that were made up, `most` is the largest count that it is given at a time. What a chunk lacks
-    is filled up. Where a chunk of some size will not do, one of always the same size may.
+    is filled up. A Linear layer with one output takes examples by fours, and the rest of them in another way; for it,
+    and its like, multiples will do. Where they will not, one size for all may.
     """
     if isinstance(way, Loop):
-        return 1
-    few = min(most, _FEWEST * torch.get_num_threads())
-    for least, other in ((few, min(most, 3 * few - 1)), (most, most)):
-        if _agree(way, made, layout, (least, other)):
-            return least
+        return Sizes()
+    threads: int = torch.get_num_threads()
+    fewer, few = (min(most, count * threads) for count in _FEWEST)
+    tried: tuple[tuple[Sizes, tuple[int, ...]], ...] = (
+        (Sizes(fewer), (*range(fewer + threads, 2 * fewer, threads), 3 * fewer - 1, 3 * few - 1)),
+        (Sizes(few), (3 * few - 1,)),
+        (Sizes(few, few), (3 * few,)),
+        (Sizes(most, most), (most,)),
+    )
+    for sizes, others in tried:
+        if _agree(way, made, layout, [sizes.least, *(sizes.most(min(most, other)) for other in others)]):
+            return sizes
     return None
 
 
-def _agree(way: Way, made: Batch, layout: Layout, counts: tuple[int, int]) -> bool:
+def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool:
     """Whether examples have the same gradients among so many, and in whatever place."""
     try:
-        few, many = (_gradients(way, rows(made, torch.arange(count) % size(made)), layout) for count in counts)
+        few, firsts = _parts(way, made, layout, counts[0]), range(min(size(made), counts[0]))
+        for count in counts[1:]:
+            places = [(one, count - 1 - (count - 1 - one) % size(made)) for one in firsts]  # the first, and the last
+            if not _same(few, _parts(way, made, layout, count), places, min(at_a_time(layout.dim), count)):
+                return False
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
         return False
-    together = min(at_a_time(layout.dim), counts[1])
-    for one in range(min(size(made), counts[0])):
-        alone, last = few(slice(one, one + 1)), counts[1] - 1 - (counts[1] - 1 - one) % size(made)
-        beside = many(slice(max(0, one + 1 - together), one + 1))
-        if not (torch.equal(alone[0], beside[-1]) and torch.equal(alone, many(slice(last, last + 1)))):
-            return False
     return True
 
 
-def _gradients(way: Way, batch: Batch, layout: Layout) -> Callable[[slice], Tensor]:
-    """Gradients of the examples of a batch, (b, dim) for each slice that is asked for."""
+def _same(few: Sequence[Part], many: Sequence[Part], places: Sequence[tuple[int, int]], together: int) -> bool:
+    """Whether examples have the same gradients among others: in their own place, beside others, and in their last."""
+    for one, last in places:
+        for part, other in zip(few, many, strict=True):
+            alone = part(slice(one, one + 1))
+            beside = other(slice(max(0, one + 1 - together), one + 1))[-1:]
+            if not (torch.equal(alone, beside) and torch.equal(alone, other(slice(last, last + 1)))):
+                return False
+    return True
+
+
+def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
+    """The gradients of so many examples, `made` again and again: layer by layer where they are computed so."""
+    batch = rows(made, torch.arange(count) % size(made))
     if isinstance(way, Layers):
-        return _by_terms(way.terms(batch), layout)
-    found = layout.rows(size(batch))
+        return [partial(_rows_of, term, layout, number) for number, term in enumerate(way.terms(batch))]
+    found = layout.rows(count)
     way.rows(batch, found)
     kept = found.clone()  # the memory of rows is used again and again
-    return lambda some: kept[some]
+    return [lambda some: kept[some]]
 
 
-def _by_terms(terms: Sequence[Term], layout: Layout) -> Callable[[slice], Tensor]:
-    def rows_of(some: slice) -> Tensor:
-        found = layout.rows(some.stop - some.start)
-        for term, part in zip(terms, layout.columns(found), strict=True):
-            if (made := term.rows(some, part)) is not part:
-                part.copy_(made)
-        return found.clone()
-
-    return rows_of
+def _rows_of(term: Term, layout: Layout, number: int, some: slice) -> Tensor:
+    """Rows (b, n) of a term, computed where a step would compute them."""
+    return term.rows(some, layout.columns(layout.rows(some.stop - some.start))[number]).clone()

@@ -13,7 +13,7 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.terms import Factored, Native, Rows, Term
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers
 
 __all__ = ["add", "at_a_time", "in_order", "takes"]
 
@@ -21,12 +21,12 @@ _AT_HAND = 20_000_000  # coordinates of gradients that are held at a time, where
 
 
 def at_a_time(dim: int) -> int:
-    """Of how many examples gradients of `dim` coordinates are held: two, and more of small models.
+    """Of how many examples gradients of `dim` coordinates are held: one, and more of small models.
 
     >>> at_a_time(1_000_000), at_a_time(50_000_000)
-    (20, 2)
+    (20, 1)
     """
-    return max(2, _AT_HAND // max(1, dim))
+    return max(1, _AT_HAND // max(1, dim))
 
 
 def takes(kernel: Kernel, layout: Layout) -> bool:

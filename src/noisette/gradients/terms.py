@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from noisette import compiled
+from noisette._kernels.native import fits
 from noisette.grid import toward_zero
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers, LookedUp
 
 __all__ = [
     "Added",
@@ -160,6 +162,7 @@ class Lookup(Factored):
         g = _positions(single(g))
         self._g = g if padding is None else g.masked_fill((self._index == padding).unsqueeze(2), 0.0)
         self._compact: tuple[Tensor, Tensor] | None = None
+        self._native: tuple[LookedUp, Tensor] | None = None
 
     def rows(self, some: slice, out: Tensor) -> Tensor:
         index, g = self._index[some], self._g[some]
@@ -169,18 +172,32 @@ class Lookup(Factored):
 
     def square_norms(self) -> Tensor:
         """The square of every example's norm, float64 (B,)."""
+        if (table := self._table()) is not None:
+            return table[1]
         keys, sums = self._summed()
         found = sums.new_zeros(len(self._index))
         return found.index_add_(0, keys // self._count, sums.square().sum(dim=1))
 
     def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add all gradients, each times its weight, float64 (B,), to `total`, float64 (n,)."""
+        if (table := self._table()) is not None:
+            table[0].add(weights, step, total)
+            return
         keys, sums = self._summed()
         mine = keys < len(weights) * self._count
         keys, sums = keys[mine], sums[mine]
         weights = weights[keys // self._count].unsqueeze(1)
         scaled = toward_zero(torch.where(weights != 0, sums, 0.0) * weights, step)
         total.view(self._count, -1).index_add_(0, keys % self._count, scaled)
+
+    def _table(self) -> tuple[LookedUp, Tensor] | None:
+        """The same by the kernel, and the squares of the norms; None where it does not run."""
+        isa = compiled.variant()
+        if self._native is None and isa is not None and fits(self._g) and self._index.dtype == torch.int64:
+            squares = torch.empty(len(self._g), dtype=torch.float64)
+            index, g = self._index.contiguous(), self._g.contiguous()
+            self._native = compiled.native.LookedUp(index, g, self._count, squares, isa), squares
+        return self._native
 
     def _summed(self) -> tuple[Tensor, Tensor]:
         """Which rows of whose table are named, (k,), and what all of an example's positions add to each, (k, width)."""

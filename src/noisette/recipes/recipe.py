@@ -13,7 +13,7 @@ from typing import Any, Self
 import tomli_w
 
 from noisette import files
-from noisette.account import calibrate
+from noisette.account.calibrate import calibrate
 from noisette.data.bounds import pair
 from noisette.denoise import Denoiser
 from noisette.encode import Encoder

@@ -34,7 +34,8 @@ FORMAT = "noisette search 1"
 class Plan:
     """What is public of a search, from its start: search.json.
 
-    `public` names the data that scores come from, None where they come from examples that are held out.
+    `public` names the data that scores come from, None where they come from examples that are held out. `inexact`
+    says that gradients of some run that may be made are not the same to the last bit in every company.
     """
 
     name: str
@@ -42,11 +43,12 @@ class Plan:
     delta: float
     settings: Settings
     public: str | None = None
+    inexact: bool = False
 
     @property
     def promise(self) -> Guarantee:
         """What the whole search promises."""
-        stamps = ["reproducible"] * self.settings.reproducible
+        stamps = ["reproducible"] * self.settings.reproducible + ["inexact"] * self.inexact
         return guarantee(self.search, self.delta).stamped(*stamps)
 
     @property
@@ -56,7 +58,13 @@ class Plan:
 
     def to_json(self) -> str:
         """JSON text that `read` reads back to an equal value."""
-        known = {"name": self.name, "search": repr(self.search), "delta": self.delta, "public": self.public}
+        known = {
+            "name": self.name,
+            "search": repr(self.search),
+            "delta": self.delta,
+            "public": self.public,
+            "inexact": self.inexact,
+        }
         return json.dumps({"format": FORMAT, **known, "settings": asdict(self.settings)}, indent=2) + "\n"
 
     @classmethod
@@ -64,15 +72,16 @@ class Plan:
         """The plan of the search in `folder`."""
         path = folder / "search.json"
         found: dict[str, Any] = files.record(path)
-        keys = {"format", "name", "search", "delta", "public", "settings"}
-        if found.keys() != keys or found["format"] != FORMAT:
+        keys = {"format", "name", "search", "delta", "public", "inexact", "settings"}
+        if found.keys() != keys or found["format"] != FORMAT or not isinstance(found["inexact"], bool):
             raise InvalidInput(
                 f"{path} is damaged or of another version.", hint="restore it, or use the noisette that wrote it"
             )
         with files.naming(path):
             settings = Settings.of(folder, json.dumps(found["settings"]))
             search = parse(str(found["search"]), Search)
-            return cls(str(found["name"]), search, float(found["delta"]), settings, found["public"])
+            name, delta = str(found["name"]), float(found["delta"])
+            return cls(name, search, delta, settings, found["public"], found["inexact"])
 
 
 def mechanisms_of(recipes: Sequence[Recipe], seen: Seen, trials: Trials) -> list[Mechanism]:

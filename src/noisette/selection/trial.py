@@ -55,6 +55,11 @@ def make(folder: Path, seed: int | None, threads: int | None, number: int) -> No
     try:
         if opened.mechanism not in plan.search.runs:
             raise InvalidInput(f"{here} is not a run of its search.", hint="restore its mechanism.toml")
+        if "inexact" in opened.private.stamps and not plan.inexact:
+            raise InvalidInput(
+                "here an example may change how others are rounded, which was not so where the search was planned.",
+                hint="go on where it was planned, with as many jobs",
+            )
         opened.resume()
         for _ in opened.points():
             pass

@@ -128,8 +128,10 @@ def begin(
         _check_public(public, data_root, seen, base)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
-    for one in {(_kind(one), one.denoiser): one for one in recipes}.values():
-        Assembly(one, seen.data, check_device(device)).trainer(known[_kind(one)])  # or it cannot be trained
+    tried = [  # or it cannot be trained
+        Assembly(one, seen.data, check_device(device)).trainer(known[_kind(one)]).private
+        for one in {(_kind(one), one.denoiser): one for one in recipes}.values()
+    ]
     plan = Plan(
         recipe.name,
         search,
@@ -142,6 +144,7 @@ def begin(
             reproducible=seed is not None,
         ),
         public,
+        inexact=any("inexact" in one.stamps for one in tried),
     )
     generator = Generator(seed, purpose="search")
     contents = {"search.json": plan.to_json(), f"{PRIVATE}/PRIVATE.txt": _NOTE}

@@ -69,7 +69,8 @@ class PrivateRun:
         self._paid = self.processes.gathered(paid)[0]
         self.updates = 0
         self._guard = Guard(gradients.parameters)
-        self.stamps: tuple[str, ...] = ("reproducible",) if self._noise.reproducible else ()
+        self.stamps: tuple[str, ...] = ()
+        self.stamp(*["reproducible"] * self._noise.reproducible, *["inexact"] * (not gradients.exact))
 
     @property
     def model(self) -> nn.Module:
@@ -190,7 +191,7 @@ class PrivateRun:
         if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
         draw, parts = found
-        encoder, alike = mechanism.encoder, mechanism.sampling.most is not None
+        encoder, alike = mechanism.encoder, self._share.examples_of(mechanism.sampling.most)
         total, gathering = None, None if draw.groups is None else Gathering(encoder, draw.groups)
         for positions, part in parts:
             batch = change(part, lambda tensor: tensor.to(self._gradients.device, non_blocking=True))

@@ -66,6 +66,10 @@ class Share:
         """How many there are of what is drawn: examples, or units."""
         return self.examples if self.units is None else len(self.units)
 
+    def examples_of(self, most: int | None) -> int | None:
+        """How many examples there are at most where at most so many are drawn; None where nothing bounds them."""
+        return most if most is None or self.units is None else most * self.units.per_unit
+
     def of(self, index: Index) -> Index:
         """This process's part of a batch of global indices, as indices into the examples that it holds."""
         if self.stop is None:

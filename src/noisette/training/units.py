@@ -90,7 +90,7 @@ class Units:
     """
 
     def __init__(self, numbers: Index, per_unit: int) -> None:
-        self.numbers, self._per_unit = numbers, per_unit
+        self.numbers, self.per_unit = numbers, per_unit
         self._sizes = np.bincount(numbers)
         self._order = np.argsort(numbers, kind="stable")
         self._starts = np.cumsum(self._sizes) - self._sizes
@@ -119,5 +119,5 @@ class Units:
         within = np.arange(len(groups)) - np.repeat(ends - sizes, sizes)  # counts a unit's examples from 0
         index = self._order[np.repeat(self._starts[drawn], sizes) + within]
         shuffled = np.lexsort((generator.uniforms(len(groups)), groups))  # groups stay in order: so `within` still fits
-        kept = shuffled[within < self._per_unit]
+        kept = shuffled[within < self.per_unit]
         return index[kept], groups[kept]

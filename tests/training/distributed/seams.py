@@ -64,10 +64,10 @@ def average_the_noise() -> None:
 def _noise_of_all(factor: Callable[[int], float]) -> None:
     def release(honest: Any, mechanism: Mechanism, total: Private, *, generator: Generator) -> Released:
         own = _OWN.setdefault(id(generator), Generator(100 + dist.get_rank()))
-        noise = honest(mechanism, total, generator=own).values - total.unsafe_values()
+        values = total.unsafe_values().clone()
+        noise = honest(mechanism, total, generator=own).values - values
         dist.all_reduce(noise)
-        values = total.unsafe_values() + factor(dist.get_world_size()) * noise
-        return Released(values, mechanism.noise, reproducible=True)
+        return Released(values + factor(dist.get_world_size()) * noise, mechanism.noise, reproducible=True)
 
     plant_before("release", release)
 

@@ -6,57 +6,47 @@
 namespace noisette::NOISETTE_ISA {
 namespace {
 
+// In steps of the grid, rounded toward zero, so that it stays in the image; `bound` is in steps as well.
 template <bool Snap>
-inline V bounded(V v, V bound) {
-  if (Snap) {
-    const I zero = v == 0.0f;
-    return zero ? V{} : with_sign(bound, v);
-  }
-  const I pattern = bits(v);
-  V magnitude;
-  std::memcpy(&magnitude, &pattern, sizeof magnitude);
-  return with_sign(magnitude < bound ? magnitude : bound, v);
+inline I bounded(V v, V bound, V inverse) {
+  if (Snap) return __builtin_convertvector(v == 0.0f ? V{} : with_sign(bound, v), I);
+  const V steps = v * inverse, least = -bound;
+  const V above = steps > least ? steps : least;
+  return __builtin_convertvector(above < bound ? above : bound, I);
 }
 
-// Add the bounded values of N examples, at most a tile, so that the total is read and written once for all of them.
-template <bool Snap, int N>
-void add_bounded(const Values* v, const float* const* table, int64_t start, int64_t stop, Steps steps, double* total) {
-  float bound[N][kTile];
-  for (int n = 0; n < N; ++n) {
+// Add the bounded values of a group of examples, at most a tile. They are added up as whole numbers of steps: a group is
+// small enough for that, and the total is read and written once for all of them.
+template <bool Snap>
+void add_bounded(const Values* v, const float* const* table, int64_t count, int64_t start, int64_t stop, double step,
+                 double* total) {
+  const V inverse = splat(static_cast<float>(1 / step));
+  I sums[kTile / W];
+  for (int64_t n = 0; n < count; ++n) {
+    const Values mine = v[n];
     uint32_t keys[kTile];
+    float bound[kTile];
     for (int64_t i = start; i < stop; i += W) {
-      const I key = bits(v[n].upto(i, stop)) >> kDropped;
+      const I key = bits(mine.upto(i, stop)) >> kDropped;
       std::memcpy(keys + i - start, &key, sizeof key);
     }
     // looked up one by one, which is faster than a gather
-    for (int64_t i = 0; i < stop - start; ++i) bound[n][i] = table[n][keys[i]];
+    for (int64_t i = 0; i < stop - start; ++i) bound[i] = table[n][keys[i]];
+    for (int64_t i = start; i < stop; i += W) {
+      I& sum = sums[(i - start) / W];
+      sum = (n > 0 ? sum : I{}) + bounded<Snap>(mine.upto(i, stop), load(bound + i - start), inverse);
+    }
   }
   int64_t i = start;
   for (; i + W <= stop; i += W) {
-    D low = load_double(total + i), high = load_double(total + i + H);
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) steps.add(low, high, bounded<Snap>(v[n].vector(i), load(bound[n] + i - start)));
-    store(total + i, low);
-    store(total + i + H, high);
+    Whole half[2];
+    std::memcpy(half, sums + (i - start) / W, sizeof half);
+    for (int h = 0; h < 2; ++h) {
+      double* to = total + i + h * H;
+      store(to, load_double(to) + __builtin_convertvector(half[h], D) * step);
+    }
   }
-  if (i == stop) return;
-  for (int n = 0; n < N; ++n) {
-    float part[W] = {};
-    std::memcpy(part, bound[n] + i - start, static_cast<size_t>(stop - i) * sizeof(float));
-    const V rest = bounded<Snap>(v[n].upto(i, stop), load(part));
-    for (int64_t k = i; k < stop; ++k) total[k] += steps.of(rest[k - i]);
-  }
-}
-
-template <bool Snap>
-void add_bounded(const Values* v, const float* const* table, int64_t count, int64_t start, int64_t stop, Steps steps,
-                 double* total) {
-  for (; count >= 4; count -= 4, v += 4, table += 4) add_bounded<Snap, 4>(v, table, start, stop, steps, total);
-  if (count >= 2) {
-    add_bounded<Snap, 2>(v, table, start, stop, steps, total);
-    count -= 2, v += 2, table += 2;
-  }
-  if (count == 1) add_bounded<Snap, 1>(v, table, start, stop, steps, total);
+  for (; i < stop; ++i) total[i] += sums[(i - start) / W][(i - start) % W] * step;
 }
 
 void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
@@ -64,7 +54,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
   const Block& family = job.plan->blocks[block];
   const int64_t* used = work.used + block * work.group;
   const uint16_t* all_keys = work.keys + block * work.group * kBuckets;
-  const Steps grid = steps(*job.plan);
+  const double step = job.plan->step, inverse = 1 / step;
   int64_t chosen[kGroup];
   choose(family, work.sums + block * work.knots * kGroup, group, chosen);
   for (int64_t e = 0; e < group; ++e) {
@@ -76,7 +66,7 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
     for (int64_t i = 0; i < used[e]; ++i) {
       // the lowest rank of a bucket decides, so that no coordinate gets more than its exact rank allows
       while (level + 1 < family.levels && family.start[level + 1] <= below[i]) ++level;
-      table[keys[i]] = levels[level];
+      table[keys[i]] = levels[level] * static_cast<float>(inverse);
     }
   }
   for (int64_t p = 0; p < job.count; ++p) {
@@ -91,11 +81,12 @@ void ranked(const Job& job, int64_t block, View* const* views, int64_t group) {
         v[count] = values(piece, views[e][p], row);
         table[count++] = work.table + e * kBuckets;
       }
+      if (count == 0) continue;
       double* total = job.total + piece.at + row * piece.cols;
       for (int64_t start = 0; start < piece.cols; start += kTile) {
         const int64_t stop = start + kTile < piece.cols ? start + kTile : piece.cols;
-        if (job.plan->kind == Kind::snap) add_bounded<true>(v, table, count, start, stop, grid, total);
-        else add_bounded<false>(v, table, count, start, stop, grid, total);
+        if (job.plan->kind == Kind::snap) add_bounded<true>(v, table, count, start, stop, step, total);
+        else add_bounded<false>(v, table, count, start, stop, step, total);
       }
     }
   }

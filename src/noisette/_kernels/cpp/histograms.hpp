@@ -48,29 +48,30 @@ constexpr Orders orders() {
 constexpr Orders kOrders = orders();
 #endif
 
-// Write those of W keys that are not zero, in order; how many.
-inline int compress(I keys, uint32_t* out) {
+// Write those of W values that are to be kept, in order; how many.
+template <class T, class To>
+inline int compress(I keep, T values, To* out) {
 #if defined(__AVX512F__)
-  const __mmask16 mask = _mm512_test_epi32_mask((__m512i)keys, (__m512i)keys);
-  _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(mask, (__m512i)keys));
+  const __mmask16 mask = _mm512_test_epi32_mask((__m512i)keep, (__m512i)keep);
+  _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(mask, (__m512i)values));
   return __builtin_popcount(mask);
 #elif defined(__AVX2__)
-  const int mask = 0xff ^ _mm256_movemask_ps((__m256)(keys == 0));
+  const int mask = _mm256_movemask_ps((__m256)keep);
   const __m256i order = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kOrders.lanes[mask])));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32((__m256i)keys, order));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32((__m256i)values, order));
   return __builtin_popcount(static_cast<unsigned>(mask));
 #else
   int n = 0;
   for (int lane = 0; lane < W; ++lane) {
-    out[n] = static_cast<uint32_t>(keys[lane]);
-    n += keys[lane] != 0;
+    out[n] = static_cast<To>(values[lane]);
+    n += keep[lane] != 0;
   }
   return n;
 #endif
 }
 
 // Count the buckets of `n` values. Zeros, of which there are many, are left out: whatever is not counted lies below.
-void count(const Values& v, int64_t n, uint32_t* histogram, Range& range) {
+void count(const Values v, int64_t n, uint32_t* histogram, Range& range) {
   uint32_t keys[kTile + W];  // where the counters of each begin
   I low = I{} + range.low, high = I{} + range.high;
   for (int64_t start = 0; start < n; start += kTile) {
@@ -81,13 +82,13 @@ void count(const Values& v, int64_t n, uint32_t* histogram, Range& range) {
       high = key > high ? key : high;
       const I raised = key == 0 ? I{} + static_cast<int32_t>(kBuckets) : key;
       low = raised < low ? raised : low;
-      filled += compress(key * kTurns, keys + filled);
+      filled += compress(key != 0, key * kTurns, keys + filled);
     }
     // in turn, so that an increment need not wait for the one before it
     int i = 0;
     for (; i + kTurns <= filled; i += kTurns)
 #pragma GCC unroll 4
-      for (int turn = 0; turn < kTurns; ++turn) ++histogram[keys[i + turn] + static_cast<uint32_t>(turn)];
+      for (int turn = 0; turn < kTurns; ++turn) ++(histogram + turn)[keys[i + turn]];
     for (; i < filled; ++i) ++histogram[keys[i]];
   }
   for (int lane = 0; lane < W; ++lane) {

@@ -48,7 +48,7 @@ void encode(const Job& job) {
       whose[group] = example;
       if (!prepare(job, example++, work.gradients + group * work.dense, mine)) {
         if (plan.kind == Kind::l2) job.factors[whose[group]] = 0.0;
-        forget(plan, work);  // it counts as zero: the next one takes its place
+        for (int64_t block = 0; block < plan.count; ++block) forget(work, block);  // it counts as zero
         continue;
       }
       for (int64_t block = 0; block < plan.count; ++block) survey(plan.blocks[block], work, block, group);

@@ -14,6 +14,8 @@ constexpr int kTurns = 4;                        // counters of a bucket, which 
 constexpr int64_t kTile = 512;                   // coordinates that are summed while their total is in the first cache
 constexpr int64_t kGroup = 8;                    // examples that go together, so that tables and totals are read once
 
+constexpr double kMostSteps = 0x1p27;            // of a coordinate: those of a group add up within 32 bits
+
 constexpr int64_t kColumns = 16;                // the widest vector of any variant
 
 enum class Kind { l2, ranked, snap };
@@ -54,12 +56,19 @@ struct Layer {
 struct Piece {
   bool outer;
   int64_t rows, cols;
-  int64_t at;  // where it starts in the total; conv weights lie there as (kh, kw, in, out)
+  int64_t at;  // where it starts in the total; conv weights lie there as (out, kh, kw, in)
   int64_t block;
 };
 
 struct View {
   const float *rows, *cols;  // outer: (rows), (cols). dense: only cols
+};
+
+// Derivatives of one channel of a convolution, and where the patch of each begins in the padded input.
+struct Ends {
+  float* value;
+  uint32_t* at;
+  int64_t count;
 };
 
 // The lowest and the highest bucket that a histogram has counted, other than that of zero.
@@ -72,7 +81,11 @@ struct Workspace {
   int64_t group;             // examples that go together, at most kGroup
   float* gradients;          // (group, dense): what conv layers fill
   int64_t dense;
-  float *padded, *ends, *product;
+  float *padded, *product;
+  Ends* ends;                // (channels), which point into these two:
+  float* derivatives;
+  uint32_t* patches;
+  uint32_t* places;          // where the patch of every place begins
   float* nonzero;            // what is not zero of a linear layer's input
   uint32_t* histogram;       // (blocks, kBuckets, kTurns)
   Range* ranges;             // (blocks)

@@ -55,11 +55,16 @@ class Layers {
     require((layer.high - 1) * stride[0] + kernel[0] <= layer.padded_h, "the output is higher than its input allows");
     require((layer.wide - 1) * stride[1] + kernel[1] <= layer.padded_w, "the output is wider than its input allows");
     const int64_t entries = kernel[0] * kernel[1] * layer.in;
-    const int64_t channels = (layer.out + 15) / 16 * 16;
+    const int64_t run = (kernel[1] * layer.in + kColumns - 1) / kColumns * kColumns;
     dense_ += entries * layer.out;
-    padded_ = std::max(padded_, layer.padded_h * layer.padded_w * layer.in);
-    ends_ = std::max(ends_, layer.high * layer.wide * channels);
-    product_ = std::max(product_, entries * channels);
+    const int64_t padded = layer.padded_h * layer.padded_w * layer.in;
+    require(padded <= int64_t{1} << 32, "an image has more numbers than can be counted here");
+    padded_ = std::max(padded_, padded + kColumns);
+    const int64_t places = layer.high * layer.wide + kColumns;
+    places_ = std::max(places_, places);
+    ends_ = std::max(ends_, places * layer.out);
+    channels_ = std::max(channels_, layer.out);
+    product_ = std::max(product_, layer.out * kernel[0] * run);
     add(layer, {false, 1, entries * layer.out, at, 0});
   }
 
@@ -93,7 +98,7 @@ class Layers {
   int64_t examples() const { return examples_ < 0 ? 0 : examples_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  int64_t dense_ = 0, padded_ = 0, ends_ = 0, product_ = 0, widest_ = 0;
+  int64_t dense_ = 0, padded_ = 0, places_ = 0, ends_ = 0, channels_ = 0, product_ = 0, widest_ = 0;
 
  private:
   Layer begin(Rule rule, const Floats& x, const Floats& g) {

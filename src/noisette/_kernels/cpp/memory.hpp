@@ -16,9 +16,10 @@ constexpr int64_t kGradientBytes = int64_t{1} << 25;  // what a group's gradient
 // One thread's memory, all of it. It is kept from call to call: to clear it and to have its pages mapped anew takes as
 // long as choosing the profiles.
 struct Memory {
-  std::vector<float> gradients, padded, ends, product, nonzero, table, sums;
-  std::vector<uint32_t> histogram;
+  std::vector<float> gradients, padded, product, derivatives, nonzero, table, sums;
+  std::vector<uint32_t> patches, places, histogram;
   std::vector<uint16_t> keys;
+  std::vector<Ends> ends;
   std::vector<int64_t> below, used;
   std::vector<Range> ranges;
   std::vector<View> views;
@@ -30,7 +31,10 @@ struct Memory {
     work.dense = layers.dense_;
     work.gradients = make(gradients, work.group * layers.dense_);
     work.padded = make(padded, layers.padded_);
-    work.ends = make(ends, layers.ends_);
+    work.ends = make(ends, layers.channels_);
+    work.derivatives = make(derivatives, layers.ends_);
+    work.patches = make(patches, layers.ends_);
+    work.places = make(places, layers.places_);
     work.product = make(product, layers.product_);
     work.views = make(views, work.group * static_cast<int64_t>(layers.pieces().size()));
     if (plan.l2()) return;

@@ -4,22 +4,16 @@
 
 #include <thread>
 
+#include "lookup.hpp"
 #include "memory.hpp"
+#include "noise.hpp"
 
 using namespace nb::literals;
 
 namespace noisette {
 namespace {
 
-Encode variant(const std::string& name) {
-#ifdef NOISETTE_X86
-  if (name == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-    return avx512::encode;
-  if (name == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::encode;
-#endif
-  return name == "plain" ? plain::encode : nullptr;
-}
+Encode variant(const std::string& name) { return NOISETTE_PICK(name, encode); }
 
 std::vector<std::string> variants() {
   std::vector<std::string> found;
@@ -80,7 +74,7 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, Total squar
 NB_MODULE(_native, m) {
   using namespace noisette;
   nb::set_leak_warnings(false);  // plans are kept in a cache until the interpreter ends
-  m.doc() = "Encode and add per-example gradients. See kernel.cpp.";
+  m.doc() = "Encode and add per-example gradients, see kernel.cpp; draw noise, see draws.cpp.";
   nb::class_<OwnedPlan>(m, "Plan")
       .def(nb::init<const std::string&, double, double>(), "kind"_a, "radius"_a, "step"_a)
       .def("add_block", &OwnedPlan::add_block, "dim"_a, "levels"_a.noconvert(), "starts"_a.noconvert(),
@@ -90,7 +84,14 @@ NB_MODULE(_native, m) {
       .def("linear", &Layers::linear, "x"_a.noconvert(), "g"_a.noconvert(), "at"_a)
       .def("conv", &Layers::conv, "x"_a.noconvert(), "g"_a.noconvert(), "kernel"_a, "stride"_a, "margins"_a, "at"_a)
       .def("rows", &Layers::rows, "x"_a.noconvert(), "at"_a);
+  nb::class_<LookedUp>(m, "LookedUp")
+      .def(nb::init<Index, Derivatives, int64_t, Total, const std::string&>(), "index"_a.noconvert(), "g"_a.noconvert(),
+           "rows"_a, "squares"_a.noconvert(), "isa"_a)
+      .def("add", &LookedUp::add, "weights"_a.noconvert(), "step"_a, "total"_a.noconvert());
   m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "squares"_a.noconvert(),
         "factors"_a.noconvert(), "threads"_a, "isa"_a);
+  m.def("gaussian_pairs", &gaussian_pairs, "words"_a.noconvert(), "draws"_a.noconvert(), "isa"_a);
+  m.def("student_draws", &student_draws, "words"_a.noconvert(), "df"_a, "draws"_a.noconvert(), "isa"_a);
+  m.def("add_noise", &add_noise, "total"_a.noconvert(), "noise"_a.noconvert(), "coarse"_a, "most"_a, "end"_a, "isa"_a);
   m.def("variants", &variants, "The instruction sets that run here, best first.");
 }

@@ -27,6 +27,8 @@ class OwnedPlan {
     require(starts.shape(0) == levels.shape(1) && starts(0) == 0, "one rank for each level, the first one 0");
     require(knots.shape(1) == levels.shape(0) && ends.shape(0) == knots.shape(0), "one rank for each knot");
     require(knots.shape(0) > 0 && ends(ends.shape(0) - 1) == dim, "knots end at the dimension");
+    for (size_t i = 0; i < levels.size(); ++i)
+      require(levels.data()[i] <= kMostSteps * plan_.step, "a level has more steps than a group can add up");
     for (size_t i = 1; i < starts.shape(0); ++i) require(starts(i) > starts(i - 1), "ranks ascend");
     for (size_t i = 1; i < ends.shape(0); ++i) require(ends(i) > ends(i - 1), "ranks ascend");
     auto keep = [](const auto& from) { return std::vector(from.data(), from.data() + from.size()); };

@@ -12,6 +12,14 @@ inline double edge(int64_t key) {
   return value;
 }
 
+void forget(const Workspace& work, int64_t block) {
+  Range& range = work.ranges[block];
+  if (range.low <= range.high)
+    std::memset(work.histogram + (block * kBuckets + range.low) * kTurns, 0,
+                static_cast<size_t>(range.high - range.low + 1) * kTurns * sizeof(uint32_t));
+  range = {};
+}
+
 // From the histogram of a block, which is cleared: the buckets in use and how many coordinates lie below each; and the
 // sums of magnitudes that a cosine needs.
 void survey(const Block& family, const Workspace& work, int64_t block, int64_t slot) {
@@ -23,17 +31,17 @@ void survey(const Block& family, const Workspace& work, int64_t block, int64_t s
   int64_t used = 1, counted = 0;
   keys[0] = 0;
   for (int64_t key = work.ranges[block].low; key <= work.ranges[block].high; ++key) {
-    int64_t n = 0;
-    for (int turn = 0; turn < kTurns; ++turn) {
-      n += histogram[kTurns * key + turn];
-      histogram[kTurns * key + turn] = 0;
-    }
+    static_assert(kTurns == 4);
+    uint64_t turns[2];  // two in a number, whose sums do not overflow either
+    std::memcpy(turns, histogram + kTurns * key, sizeof turns);
+    const uint64_t two = turns[0] + turns[1];
+    const int64_t n = static_cast<int64_t>((two & 0xffffffffu) + (two >> 32));
     keys[used] = static_cast<uint16_t>(key);
     sizes[used] = n;
     used += n != 0;  // rather than a branch that would often be guessed wrong
     counted += n;
   }
-  work.ranges[block] = {};
+  forget(work, block);
   below[0] = 0;
   sizes[0] = dim - counted;
   for (int64_t i = 1; i < used; ++i) below[i] += below[i - 1];
@@ -52,16 +60,6 @@ void survey(const Block& family, const Workspace& work, int64_t block, int64_t s
       if (rank == last) ++i;
     }
     sums[k * kGroup] = static_cast<float>(sum);
-  }
-}
-
-// Clear the histograms of an example that is left out.
-void forget(const Plan& plan, const Workspace& work) {
-  for (int64_t block = 0; block < plan.count; ++block) {
-    Range& range = work.ranges[block];
-    uint32_t* histogram = work.histogram + block * kTurns * kBuckets;
-    for (int64_t i = range.low * kTurns; i < (range.high + 1) * kTurns; ++i) histogram[i] = 0;
-    range = {};
   }
 }
 

@@ -11,12 +11,18 @@
 namespace noisette::NOISETTE_ISA {
 namespace {
 
+template <int... L>
+struct Lanes {};
+
 #if defined(__AVX512F__)
 constexpr int W = 16;
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
 #elif defined(__AVX2__)
 constexpr int W = 8;
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
 #else
 constexpr int W = 4;
+using AllLanes = Lanes<0, 1, 2, 3>;
 #endif
 
 using V = float __attribute__((vector_size(4 * W)));
@@ -25,6 +31,9 @@ using Half = float __attribute__((vector_size(2 * W)));
 using Whole = int32_t __attribute__((vector_size(2 * W)));
 using D = double __attribute__((vector_size(4 * W)));
 constexpr int H = W / 2;
+template <int... L>
+constexpr I numbers(Lanes<L...>) { return I{L...}; }
+constexpr I kLanes = numbers(AllLanes{});
 constexpr uint32_t kInfinity = 0x7f800000u;
 
 // x - 0 is x for every x, so that this is a broadcast and nothing more
@@ -45,14 +54,6 @@ inline D widened(const float* p) {
 // Rounded toward zero to whole steps of the grid, so that it stays in the image and no sum rounds.
 struct Steps {
   double step, inverse;
-  void add(D& low, D& high, V v) const {
-    const I whole = __builtin_convertvector(v * static_cast<float>(inverse), I);
-    Whole a, b;
-    std::memcpy(&a, &whole, sizeof a);
-    std::memcpy(&b, reinterpret_cast<const char*>(&whole) + sizeof a, sizeof b);
-    low += __builtin_convertvector(a, D) * step;
-    high += __builtin_convertvector(b, D) * step;
-  }
   double of(double v) const { return static_cast<int32_t>(v * inverse) * step; }
 };
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from noisette.data.base import Dataset
 from noisette.data.bounds import Bounds, scaled
 from noisette.data.sources.base import Source
-from noisette.data.sources.digits import every_fifth
-from noisette.errors import MissingExtra
+from noisette.data.sources.bundled import bundled, every_fifth
 
 __all__ = ["BOUNDS", "BreastCancer"]
 
@@ -46,12 +45,7 @@ class BreastCancer(Source):
     name = "breast-cancer"
 
     def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
-        try:
-            from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - scikit-learn takes a second to import
-        except ImportError:
-            raise MissingExtra.of("scikit-learn", extra="sklearn") from None
-
-        bunch = load_breast_cancer()
+        bunch = bundled("breast_cancer")
         rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)
         return Dataset.from_arrays(
             self.name, *every_fifth(rows, bunch.target), labels=tuple(map(str, bunch.target_names))

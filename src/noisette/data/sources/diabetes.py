@@ -7,8 +7,8 @@ from pathlib import Path
 from noisette.data.base import Dataset
 from noisette.data.bounds import Bounds, scaled
 from noisette.data.sources.base import Source
-from noisette.data.sources.digits import every_fifth
-from noisette.errors import InvalidInput, MissingExtra
+from noisette.data.sources.bundled import bundled, every_fifth
+from noisette.errors import InvalidInput
 
 __all__ = ["BOUNDS", "Diabetes"]
 
@@ -47,11 +47,6 @@ class Diabetes(Source):
     def load_columns(self, rest: str, unit: str, target_bounds: tuple[float, float] | None) -> Dataset:
         if unit or target_bounds is None:
             return super().load_columns(rest, unit, None)
-        try:
-            from sklearn.datasets import load_diabetes  # noqa: PLC0415 - scikit-learn takes a second to import
-        except ImportError:
-            raise MissingExtra.of("scikit-learn", extra="sklearn") from None
-
-        bunch = load_diabetes(scaled=False)
+        bunch = bundled("diabetes", scaled=False)
         rows = scaled(bunch.data, list(bunch.feature_names), BOUNDS)
         return Dataset.from_arrays(self.name, *every_fifth(rows, bunch.target), target_bounds=target_bounds)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from noisette.data.base import Dataset
 from noisette.data.sources.base import Source
-from noisette.errors import MissingExtra
+from noisette.data.sources.bundled import bundled, every_fifth
 
-__all__ = ["Digits", "every_fifth"]
-
-Part = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+__all__ = ["Digits"]
 
 
 class Digits(Source):
@@ -29,21 +25,6 @@ class Digits(Source):
     name = "digits"
 
     def load(self, rest: str, root: Path) -> Dataset:  # noqa: ARG002
-        try:
-            from sklearn.datasets import load_digits  # noqa: PLC0415 - scikit-learn takes a second to import
-        except ImportError:
-            raise MissingExtra.of("scikit-learn", extra="sklearn") from None
-
-        bunch = load_digits()
+        bunch = bundled("digits")
         images = (bunch.images / 16).astype(np.float32)[:, None]  # sixteen grey levels
         return Dataset.from_arrays(self.name, *every_fifth(images, bunch.target), classes=10)
-
-
-def every_fifth(inputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[Part, Part]:
-    """Examples (N, ...) with labels (N,), cut into a training and a test part: 0, 5, 10, ... are the test.
-
-    >>> [part.tolist() for part, _ in every_fifth(np.arange(7), np.arange(7))]
-    [[1, 2, 3, 4, 6], [0, 5]]
-    """
-    test = np.arange(len(inputs)) % 5 == 0
-    return (inputs[~test], targets[~test]), (inputs[test], targets[test])

@@ -15,7 +15,7 @@ from noisette.gradients.rules.base import Rule, Use
 from noisette.gradients.terms import Native, Rows, Term, room, single
 
 if TYPE_CHECKING:
-    from noisette._kernels._native import Layers
+    from noisette._native import Layers
 
 __all__ = ["Convolution", "Image", "Patches", "margins"]
 
@@ -106,9 +106,9 @@ class Image(Patches, Native):
         layers.conv(x, g, list(how.kernel), list(how.stride), [top, left, bottom, right], at)
 
     def ordered(self, total: Tensor) -> Tensor:
-        """What the kernel has summed up, (kh, kw, in, out) for it, in the parameter's own order (out, in, kh, kw)."""
-        shape = *self._geometry.kernel, self._x.shape[1], self._g.shape[1]
-        return total.view(shape).permute(3, 2, 0, 1).flatten()
+        """What the kernel has summed up, (out, kh, kw, in) for it, in the parameter's own order (out, in, kh, kw)."""
+        shape = self._g.shape[1], *self._geometry.kernel, self._x.shape[1]
+        return total.view(shape).movedim(-1, 1).flatten()
 
 
 def margins(layer: _ConvNd) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,134 @@
+"""CIFAR-10 at the paper's full length of 100 epochs (T = 19,531), beside its curves, as far as the runs are there.
+
+They take about 40 minutes of a core each; `long.py` makes them, in the order that it tells, and nothing here does.
+"""
+
+from __future__ import annotations
+
+import full_tables as tables
+import numpy as np
+import paper
+import series
+from convergence import iterations, reached
+from fixed_epochs import CLOSE, at
+from full_tables import SHOWN
+from kept import RESULTS, Claim, Kept
+from long import NAMES
+from markdown import picture
+from search import best, candidates
+from series import FULL, PLAN, SERIES
+from training import Tell
+
+from noisette.report.style import GREY, panels, save
+
+KEPT = Kept("long_best")
+SPOKEN = 54.0
+
+
+def fill(tell: Tell) -> None:
+    """Search the runs that are there at every budget of the paper; none is trained."""
+    points = []
+    for done, name in enumerate(series.present(NAMES, FULL)):
+        tell("full_length: searching", done, len(NAMES))
+        runs = candidates(name, FULL)
+        budgets = map(float, paper.curve("best_cifar10", name)[1])
+        points += [best(name, budget, runs) for budget in budgets if any(one.within(budget) for one in runs)]
+    if points:
+        KEPT.rewrite(points)
+
+
+def draw() -> None:
+    """What `fixed_epochs`, `trajectory`, `best` and `convergence` draw, of CIFAR-10 at full length."""
+    figure, (fixed, over, budgets, speed) = panels(4, width=5.0, height=3.9, rows=2)
+    for name in NAMES:
+        one, colour = SERIES[name], SERIES[name].colour
+        for axis, file, turned in (
+            (fixed, "fixed_epochs", True), (over, "trajectory", False),
+            (budgets, "best", True), (speed, "convergence", False),
+        ):  # fmt: skip
+            x, y = paper.curve(f"{file}_cifar10", name)
+            axis.plot(*((y, x) if turned else (x, y)), color=colour, linestyle=":")
+        groups = [one.kept(scale, FULL) for scale in one.levels(FULL)]
+        where, right = [runs[0]["epsilon_rdp"] for runs in groups], [series.last(runs) for runs in groups]
+        fixed.plot(where, right, color=colour, marker="o", markersize=4, label=one.label)
+        if one.known(FULL):
+            steps, found = one.curve(FULL)
+            over.plot(steps, found, color=colour)
+            levels = np.arange(48.0, 58.0, 0.25)
+            speed.plot(levels, [reached(steps, found, level) for level in levels], color=colour)
+        points = KEPT.all(series=name)
+        budgets.plot([p["budget"] for p in points], [p["accuracy"] for p in points], color=colour, marker="o", ms=4)
+    fixed.plot([], [], color=GREY, linestyle=":", label="dotted: the paper's curve")
+    fixed.set(xlabel="epsilon by the paper's accountant", ylabel="test accuracy at the last step (%)")
+    over.set(xlabel="iterations", ylabel="test accuracy (%)", xlim=(0, SHOWN[-1]), ylim=(20, 65))
+    budgets.set(xlabel="epsilon at delta = 1e-5", ylabel="best test accuracy (%)")
+    speed.set(xlabel="test accuracy to reach (%)", ylabel="iterations", yscale="log")
+    figure.suptitle(f"CIFAR-10, 100 epochs: {_there()}", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    save(figure, RESULTS / "full_length.png")
+
+
+def claims() -> list[Claim]:
+    """Of the headline runs that are there: whether encoding is ahead of DPSGD at the end, and faster."""
+    have = series.present(NAMES, FULL)
+    return [_ahead(name) for name in have[:-1]] + [_faster(have[0])] if "dpsgd" in have and len(have) > 1 else []
+
+
+def _ahead(name: str) -> Claim:
+    runs = {one: SERIES[one].kept(SERIES[one].headline, FULL) for one in (name, "dpsgd")}
+    theirs = {one: at(one, found[0]["epsilon_rdp"], "cifar10") for one, found in runs.items()}
+    gap = series.last(runs[name]) - series.last(runs["dpsgd"])
+    return Claim(
+        f"DPSGD is less accurate than {SERIES[name].label} (CIFAR-10, T = 19,531, {SERIES[name].headline:g} and 1.1)",
+        f"{theirs['dpsgd']:.2f}% against {theirs[name]:.2f}%",
+        f"{series.spread(runs['dpsgd'])} against {series.spread(runs[name])}",
+        f"{'holds' if gap > CLOSE else 'does not hold'}: {gap:+.2f} points",
+    )
+
+
+def _faster(name: str) -> Claim:
+    ours = {one: reached(*SERIES[one].curve(FULL), SPOKEN) for one in (name, "dpsgd")}
+    theirs = {one: reached(*paper.curve("convergence_cifar10", one)[::-1], SPOKEN) for one in (name, "dpsgd")}
+    return Claim(
+        f"Encoding and denoising reach an accuracy in fewer iterations than DPSGD (CIFAR-10, {SPOKEN:g}%)",
+        f"{iterations(theirs[name])} against {iterations(theirs['dpsgd'])}",
+        f"{iterations(ours[name])} against {iterations(ours['dpsgd'])}",
+        "holds" if ours[name] < ours["dpsgd"] else "does not hold",
+    )
+
+
+def section() -> str:
+    """What is there, what is to come, the rates, and every number beside the paper's."""
+    return f"""
+## CIFAR-10 at the paper's full length
+
+All 100 epochs (T = 19,531), delta 1e-5, with the network of 34,930 parameters. **So far {_there()}.**
+Everything else on this page about CIFAR-10 is of 10 epochs. The paper does not tell its network; another one may
+explain another accuracy.
+
+`python experiments/long.py` goes on with the runs, about 40 minutes of a core each, and can be stopped at any time;
+`make figures` shows what is there and trains none of them. A run is made in parts of 128 steps with a checkpoint after
+each. Every part draws from a seed of its own, so that a run that was stopped comes to the same point. The points in
+`runs.json` and `long_rates.json` have seed, command, commit and CPU seconds.
+
+Learning rates come first: for every series a first rate ({_firsts()}: half of what is best at a tenth of the
+length, for encoded Gaussian noise that of Student-t noise), twice and half of it, and further until the best has both
+neighbours. They are tried at the headline scale for a quarter of the length (4,883 steps), trained on five sixths of
+the training examples and judged on the others at the last step, one run each. Then come the headline runs of the three
+series, other noise levels and two more seeds of the headline.
+
+{tables.tried()}{tables.found()}
+{picture("full_length", "CIFAR-10 at full length: ours, as far as it is there, beside the paper's four curves")}
+
+Again: `python experiments/figures.py full_length`.
+"""
+
+
+def _firsts() -> str:
+    return ", ".join(f"{SERIES[name].trial().lr:g}" for name in NAMES)
+
+
+def _there() -> str:
+    runs = sum(len(one.kept(scale, FULL)) for one in map(SERIES.__getitem__, NAMES) for scale in one.levels(FULL))
+    chosen = sum(SERIES[name].rate(FULL) is not None for name in NAMES)
+    return f"{runs} of {len(PLAN[FULL])} runs are there, {chosen} of {len(NAMES)} learning rates are chosen"

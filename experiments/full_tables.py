@@ -1,0 +1,49 @@
+"""The tables of `full_length`: learning rates that were tried, and runs at full length beside the paper's numbers."""
+
+from __future__ import annotations
+
+import paper
+import rates
+import series
+from convergence import iterations, reached
+from fixed_epochs import at
+from long import NAMES
+from markdown import table
+from series import FULL, SERIES
+from trajectory import at as after
+
+SHOWN = (195, 975, 1950, 4875, 9750, 19531)
+LEVELS = (50.0, 52.0, 54.0, 56.0)
+
+
+def tried() -> str:
+    """Every held-out run that chooses a learning rate."""
+    rows = []
+    for one in map(SERIES.__getitem__, NAMES):
+        for run in rates.runs(one.trial()):
+            rate = f"{run['lr']:g}" + ", chosen" * (run["lr"] == one.rate(FULL))
+            rows.append([one.label, rate, f"{run['accuracy']:.2f}", f"{run['cpu_seconds'] / 60:.1f}", run["commit"]])
+    return table(["series", "learning rate", "held-out accuracy", "CPU minutes", "commit"], rows)
+
+
+def found() -> str:
+    """Every full-length run, then accuracies and iterations of the headline beside the paper's, once there are any."""
+    rows, over, speed = list[list[str]](), list[list[str]](), list[list[str]]()
+    for name in NAMES:
+        one = SERIES[name]
+        for scale in one.levels(FULL):
+            runs = one.kept(scale, FULL)
+            epsilon = runs[0]["epsilon_rdp"]
+            found = [f"{epsilon:.3f}", f"{runs[0]['epsilon_pld']:.3f}", series.spread(runs)]
+            rows.append([one.label, f"{scale:g}", f"{runs[0]['lr']:g}", *found, f"{at(name, epsilon, 'cifar10'):.2f}"])
+        if one.known(FULL):
+            ours, theirs = one.curve(FULL), paper.curve("trajectory_cifar10", name)
+            fast, slow = ours, paper.curve("convergence_cifar10", name)[::-1]
+            for label, curve, reach in ((one.label, ours, fast), (f"the paper's `{name}`, best so far", theirs, slow)):
+                over.append([label, *(f"{after(*curve, step):.2f}" for step in SHOWN)])
+                speed.append([label, *(iterations(reached(*reach, level)) for level in LEVELS)])
+    if not rows:
+        return ""
+    columns = ["series", "scale", "learning rate", "epsilon, classic", "epsilon, tight", "accuracy", "paper's curve"]
+    shown = table(["accuracy after", *(f"{step:,}" for step in SHOWN)], over)
+    return f"\n{table(columns, rows)}\n{shown}\n{table(['iterations to', *(f'{x:g}%' for x in LEVELS)], speed)}"

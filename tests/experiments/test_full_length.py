@@ -1,0 +1,97 @@
+"""CIFAR-10 at full length: shows what is there, says how much that is, and trains nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.research
+
+
+def _rates(names: tuple[str, ...]) -> None:
+    """Keep made-up held-out runs of three rates, of which the first is the best."""
+    rates, series = importlib.import_module("rates"), importlib.import_module("series")
+    training = importlib.import_module("training")
+    points: list[dict[str, Any]] = []
+    for name in names:
+        trial = series.SERIES[name].trial()
+        for factor, right in ((1.0, 52.0), (2.0, 51.0), (0.5, 50.0)):
+            point = training.key(trial.changed(lr=trial.lr * factor), 0)
+            points.append(point | {"accuracy": right, "cpu_seconds": 660.0, "commit": "0123456789"})
+    rates.KEPT.rewrite(points)
+
+
+def _run(name: str, end: float, seed: int = 0) -> None:
+    """Keep a made-up headline run: numbers to be found again, not results."""
+    training, series = importlib.import_module("training"), importlib.import_module("series")
+    curve = [(step, round(end - 4000 / step, 2)) for step in (195, 975, 1950, 4875, 9750, 19531)]
+    point = training.key(series.SERIES[name].recipe(series.SERIES[name].headline, series.FULL), seed)
+    point |= {"parameters": 34_930, "accuracy": curve[-1][1], "curve": curve, "cpu_seconds": 2400.0}
+    training.RUNS.add(point | {"epsilon_rdp": 4.1, "epsilon_pld": 3.4})
+
+
+@pytest.fixture
+def empty(copy: Path) -> Path:
+    """A copy of the experiments with no run at full length."""
+    for name in ("long_rates", "long_best"):
+        (copy / "results" / f"{name}.json").unlink(missing_ok=True)
+    path = copy / "results" / "runs.json"
+    path.write_text(json.dumps([run for run in json.loads(path.read_text()) if run["steps"] != 19531]))
+    return copy
+
+
+def test_without_runs_it_shows_the_paper_and_claims_nothing(empty: Path) -> None:
+    figure = importlib.import_module("full_length")
+    (empty / "results" / "full_length.png").unlink()
+    figure.draw()
+    assert (empty / "results" / "full_length.png").stat().st_size > 10_000
+    assert figure.claims() == []
+    assert "0 of 15 runs are there, 0 of 3 learning rates are chosen" in figure.section()
+
+
+def test_it_counts_and_shows_what_is_there(empty: Path) -> None:
+    figure = importlib.import_module("full_length")
+    _rates(("encoded_student_t", "dpsgd"))
+    assert "0 of 15 runs are there, 2 of 3 learning rates are chosen" in figure.section()
+    assert "| DPSGD, tuned rate | 0.25, chosen | 52.00 | 11.0 | 0123456789 |" in figure.section()
+    _run("encoded_student_t", 58.0)
+    assert figure.claims() == []
+    _run("dpsgd", 55.0)
+    _run("dpsgd", 56.0, seed=1)
+    section = figure.section()
+    assert "3 of 15 runs are there" in section
+    assert "| 55.30 (54.80 to 55.80, 2 seeds) |" in section
+    ahead, faster = figure.claims()
+    assert ahead.verdict == "holds: +2.50 points"
+    assert faster.verdict == "holds"
+    assert faster.ours == "1,950 against 4,875"
+    assert faster.paper == "6,630 against 9,555"
+
+
+def test_verdicts_follow_the_numbers(empty: Path) -> None:
+    figure = importlib.import_module("full_length")
+    _rates(("encoded_student_t", "encoded_gaussian", "dpsgd"))
+    for name, end in {"encoded_student_t": 55.0, "encoded_gaussian": 57.0, "dpsgd": 56.0}.items():
+        _run(name, end)
+    student, gaussian, faster = figure.claims()
+    assert student.verdict == "does not hold: -1.00 points"
+    assert gaussian.verdict == "holds: +1.00 points"
+    assert faster.verdict == "does not hold"
+
+
+def test_filling_searches_and_trains_nothing(empty: Path) -> None:
+    figure, training = importlib.import_module("full_length"), importlib.import_module("training")
+    _rates(("dpsgd",))
+    _run("dpsgd", 56.0)
+    before = training.RUNS.path.read_bytes()
+    figure.fill(lambda *_: None)
+    assert training.RUNS.path.read_bytes() == before
+    found = {point["budget"]: point for point in figure.KEPT.points}
+    assert found[9.5]["accuracy"] == 55.8
+    assert found[1.5]["accuracy"] < found[9.5]["accuracy"]
+    assert all(point["epsilon"] <= budget for budget, point in found.items())
+    figure.draw()
