@@ -64,8 +64,13 @@ def text() -> str:
     return (
         _HEAD
         + table(["claim", "the paper", "here", "verdict"], rows)
-        + "".join("\n" + figure.section().strip() + "\n" for figure in figures)
+        + "".join("\n" + section.strip() + "\n" for section in [*(one.section() for one in figures), *_field()])
     )
+
+
+def _field() -> list[str]:
+    """The table of the field, where recipes have been measured."""
+    return [importlib.import_module("field").section()] if (RESULTS / "beyond").is_dir() else []
 
 
 def write() -> Path:

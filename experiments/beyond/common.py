@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,36 @@ def kept(path: Path) -> list[dict[str, Any]]:
 def keep(path: Path, entries: list[dict[str, Any]]) -> None:
     """Write them, one a line; a crash leaves the file as it was."""
     write(path, ("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n").encode())
+
+
+def settings(recipe: Recipe) -> dict[str, Any]:
+    """What a run of a recipe's budget is told by."""
+    names = (
+        "features",
+        "model_options",
+        "encoder",
+        "noise",
+        "denoiser",
+        "steps",
+        "batch",
+        "lr",
+        "momentum",
+        "averaging",
+    )
+    return {name: getattr(recipe, name) for name in names}
+
+
+def shown(name: str, epsilon: float) -> str:
+    """Mean and range, in percent, of the kept runs of a recipe with the settings that it has today; "" without any.
+
+    Less than three of them are said.
+    """
+    key = {"epsilon": epsilon, **settings(Recipe.load(name).changed(epsilon=epsilon))}
+    found = [100 * run["accuracy"] for run in kept(RESULTS / f"{name}.json") if key.items() <= run.items()]
+    if not found:
+        return ""
+    few = {1: ", 1 seed", 2: ", 2 seeds"}.get(len(found), "")
+    return f"{statistics.mean(found):.2f} ({min(found):.2f} to {max(found):.2f}{few})"
 
 
 def one_run(

@@ -1,17 +1,19 @@
 """Test accuracy of the recipes mnist, fashion-mnist and cifar10: one setting a budget, three seeds each.
 
-Every finished run is one entry of experiments/results/beyond/RECIPE.json; what is there already is not run again.
+Every finished run is one entry of experiments/results/beyond/RECIPE.json, with the commit that it was made at; what is
+there already with the settings of today is not run again.
 
     python experiments/beyond/measure.py mnist 0.2 0.5 1 3
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
+from typing import Any
 
-import torch
-from common import RESULTS, keep, kept, one_run
+from common import RESULTS, keep, kept, one_run, settings, shown
 
 from noisette.recipes import Assembly, Recipe, Seen
 
@@ -23,26 +25,27 @@ def main(name: str, *budgets: str) -> None:
     path = RESULTS / f"{name}.json"
     done = kept(path)
     data = Seen.of(Recipe.load(name)).data
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     for budget in map(float, budgets):
         recipe = Recipe.load(name).changed(epsilon=budget)
-        missing = [s for s in SEEDS if not any((one["epsilon"], one["seed"]) == (budget, s) for one in done)]
+        wanted: list[dict[str, Any]] = [{"epsilon": budget, "seed": seed, **settings(recipe)} for seed in SEEDS]
+        missing = [one for one in wanted if not any(one.items() <= run.items() for run in done)]
         made = Assembly(recipe, data)
         mechanism = made.plan() if missing else None
-        for seed in missing:
+        for one in missing:
             assert mechanism is not None
-            began = time.monotonic()
-            right, spent = one_run(recipe, mechanism, made.train, made.test, seed)
+            began, cpu = time.monotonic(), time.process_time()
+            right, spent = one_run(recipe, mechanism, made.train, made.test, one["seed"])
             done.append({
-                "epsilon": budget, "seed": seed, "accuracy": right, "spent": spent, "scale": mechanism.noise.scale,
-                "steps": recipe.steps, "batch": recipe.batch, "lr": recipe.lr, "encoder": recipe.encoder,
-                "features": recipe.features, "seconds": round(time.monotonic() - began, 1),
+                **one, "accuracy": right, "spent": spent, "scale": mechanism.noise.scale,
+                "commit": commit.stdout.strip(), "seconds": round(time.monotonic() - began, 1),
+                "cpu": round(time.process_time() - cpu, 1),
             })  # fmt: skip
             path.parent.mkdir(parents=True, exist_ok=True)
             keep(path, done)
             print(done[-1], flush=True)
-    for budget in sorted({one["epsilon"] for one in done}):
-        found = torch.tensor([one["accuracy"] for one in done if one["epsilon"] == budget]) * 100
-        print(f"{name} epsilon {budget:g}: {found.mean():.2f} (from {found.min():.2f} to {found.max():.2f})")
+    for budget in sorted(map(float, budgets)):
+        print(f"{name} epsilon {budget:g}: {shown(name, budget)}")
 
 
 if __name__ == "__main__":

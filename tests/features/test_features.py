@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from noisette.features import Features, Fixed, Patches, Scattering
+from noisette.features import Features, Fixed, Patches, Scattering, TwoLayers
 from noisette.features.base import principal
-from noisette.features.patches import spherical_means
 from noisette.features.pictures import PICTURES, draw
+from noisette.features.responses import spherical_means
 from noisette.spec import parse, registered
 from tests.helpers import refused
 
@@ -67,10 +67,13 @@ def test_the_same_again(spec: Features) -> None:
     assert not torch.allclose(first(images(3)), other(images(3)), atol=1e-3)
 
 
-def test_patches_do_not_know_left_from_right() -> None:
-    fixed = Patches(filters=8, size=3, axes=10, count=20).learn(SHAPE)
-    pictures = images(4)
-    assert torch.allclose(fixed(pictures), fixed(pictures.flip(3)), atol=1e-5)
+@pytest.mark.parametrize("side", [15, 16])
+@pytest.mark.parametrize("name", ["Patches", "TwoLayers"])
+def test_patches_do_not_know_left_from_right(name: str, side: int) -> None:
+    """Also not where the places of the first layer do not fall into windows of three."""
+    fixed = registered(Features)[name].examples()[0].learn((3, side, side))
+    pictures = images(4)[..., :side, :side]
+    assert torch.allclose(fixed(pictures), fixed(pictures.flip(3)), atol=1e-4)
     assert not torch.allclose(fixed(pictures), fixed(pictures.flip(2)), atol=1e-2)
 
 
@@ -78,7 +81,7 @@ def test_patch_features_are_what_the_definition_says() -> None:
     """Patch by patch in numpy: normalise, respond, threshold, average in cells, average with the mirror image."""
     spec = Patches(filters=4, size=3, grid=2, axes=2, count=10, group=1)
     raw = spec.learn(SHAPE).raw
-    filters = raw.state_dict()["filters"].double().numpy().reshape(4, -1)
+    filters = raw.state_dict()["1.filters"].double().numpy().reshape(4, -1)
     picture = images(1).double().numpy()[0]
 
     def pooled(image: np.ndarray) -> np.ndarray:
@@ -163,6 +166,16 @@ def test_pictures(kind: str, shape: tuple[int, int, int]) -> None:
         "Patches(filters=7)",
         "Patches(size=1)",
         "Patches(grid=0)",
+        "Patches(shrink=0)",
+        "TwoLayers(first=7)",
+        "TwoLayers(second=7)",
+        "TwoLayers(first=4, channels=9)",
+        "Joined(parts=Patches())",
+        "Joined(parts=(Patches(), 3))",
+        "Joined(parts=(Patches(), Scattering()), weights=(1,))",
+        "Joined(parts=(Patches(),), weights=(0,))",
+        "Joined(parts=(Patches(maps=True),), weights=(1,))",
+        "Joined(parts=(), weights=())",
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str) -> None:
@@ -175,6 +188,10 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         Scattering(axes=2, count=4).learn((10,))
     with refused(match="too small"):
         Patches(axes=2, count=4).learn((3, 6, 6))
+    with refused(match="too small"):
+        Patches(axes=2, count=4, shrink=3).learn((3, 16, 16))
+    with refused(match="too small"):
+        TwoLayers(axes=2, count=4).learn((3, 14, 14))
     with refused(match="groups"):
         Scattering(axes=2, count=4, group=4).learn((1, 16, 16))
     with refused(match="raw features"):

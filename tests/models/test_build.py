@@ -46,6 +46,7 @@ def test_sizes() -> None:
     assert parameters(cifar_cnn(width=16)) == 138_330 < 200_000
     assert parameters(digits_cnn()) == 6_090
     assert parameters(linear(64)) == 650
+    assert parameters(linear(64, bias=False)) == 640
     assert parameters(mlp(64, (32,))) == 64 * 32 + 32 + 32 * 10 + 10
     assert parameters(mlp(64, ())) == parameters(linear(64))
 
@@ -119,7 +120,7 @@ def test_unknown_names_and_options_get_hints() -> None:
         build("minst_cnn", (1, 28, 28), 10)
     with pytest.raises(InvalidInput, match=r"no option 'width'.*\n\nhint: it takes activation$"):
         build("mnist_cnn", (1, 28, 28), 10, width=3)
-    with pytest.raises(InvalidInput, match=r"no option 'hidden'.*\n\nhint: it takes none$"):
+    with pytest.raises(InvalidInput, match=r"no option 'hidden'.*\n\nhint: it takes bias$"):
         build("linear", (4,), 10, hidden=(3,))
     with pytest.raises(InvalidInput, match="no option 'inputs'"):
         build("mlp", (4,), 10, inputs=9)
@@ -144,6 +145,7 @@ def test_a_wrong_image_size_is_told_with_models_that_fit() -> None:
         ("mlp", (4,), 0, {}),
         ("digits_cnn", (1, 8, 8), 1, {}),
         ("linear", (4,), 2.5, {}),
+        ("linear", (4,), 3, {"bias": "no"}),
         ("mlp", (4,), 3, {"hidden": 5}),
         ("mlp", (4,), 3, {"hidden": (0,)}),
         ("cifar_cnn", (3, 32, 32), 3, {"width": 0}),

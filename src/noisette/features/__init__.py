@@ -2,7 +2,9 @@
 
 from noisette.features.base import Features, Fixed, Progress
 from noisette.features.cache import cached, learnt
+from noisette.features.joined import Joined
 from noisette.features.patches import Patches
 from noisette.features.scattering import Scattering
+from noisette.features.two_layers import TwoLayers
 
-__all__ = ["Features", "Fixed", "Patches", "Progress", "Scattering", "cached", "learnt"]
+__all__ = ["Features", "Fixed", "Joined", "Patches", "Progress", "Scattering", "TwoLayers", "cached", "learnt"]

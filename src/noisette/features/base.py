@@ -43,7 +43,7 @@ class Fixed(nn.Module):
         places: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.raw, self._whitening = raw, whitening
+        self.raw, self.whitening = raw, whitening
         self.register_buffer("mean", mean)
         self.register_buffer("axes", axes)
         self.register_buffer("variances", variances)
@@ -60,12 +60,16 @@ class Fixed(nn.Module):
 
     def seen(self, images: Tensor) -> Tensor:
         """What takes long: images (N, C, H, W) along the axes, at length one, (N, K) or (N, K, h, w)."""
-        found = (self.raw(images).movedim(1, -1) - self.mean) @ self.axes
+        return self.along(self.raw(images))
+
+    def along(self, raw: Tensor) -> Tensor:
+        """Raw features (N, D) or (N, D, h, w) along the axes, at length one."""
+        found = (raw.movedim(1, -1) - self.mean) @ self.axes
         return nn.functional.normalize(found.movedim(-1, 1), dim=1)
 
     def scaled(self, seen: Tensor) -> Tensor:
         """What is left to do: each axis by its variance to the power of -whitening / 2, and length one again."""
-        scales = (self.variances / self.variances[0]) ** (-self._whitening / 2)
+        scales = (self.variances / self.variances[0]) ** (-self.whitening / 2)
         return nn.functional.normalize((seen.movedim(1, -1) * scales).movedim(-1, 1), dim=1)
 
 
@@ -143,18 +147,26 @@ class Features(Spec):
             mean = rows.mean(dim=0)
             return Fixed(raw, mean, *principal(rows - mean, self.axes), self.whitening, seen.shape[2:]).eval()
 
+    def blank(self, shape: tuple[int, ...]) -> Fixed:
+        """The map for images of `shape` (C, H, W) before it has learnt anything: its tensors have their sizes only."""
+        size = _image(shape)
+        raw = self.raw(size).eval()
+        with torch.no_grad():
+            found = raw(torch.zeros(1, *size))
+        width = found.shape[1]
+        blanks = torch.zeros(width), torch.zeros(width, self.axes), torch.ones(self.axes)
+        return Fixed(raw, *blanks, self.whitening, found.shape[2:]).eval()
+
     def again(self, shape: tuple[int, ...], state: dict[str, Tensor]) -> Fixed:
         """The map once more, from the tensors of one that `learn` had made."""
-        raw = self.raw(_image(shape))
+        fixed = self.blank(shape)
         try:
-            blank = {name: torch.empty_like(state[name]) for name in ("mean", "axes", "variances")}
-            fixed = Fixed(raw, **blank, whitening=self.whitening, places=state["places"].tolist())
             fixed.load_state_dict(state)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):
             raise InvalidInput(
                 "the tensors are not those of this map.", hint="restore the file from a backup, or start a new run"
             ) from None
-        return fixed.eval()
+        return fixed
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -192,4 +204,4 @@ def principal(rows: Tensor, axes: int) -> tuple[Tensor, Tensor]:
     if wide:
         vectors = (rows.T.double() @ vectors) / values.sqrt()
     vectors = vectors * vectors.sum(dim=0).sign()  # an axis has no direction of its own: choose one
-    return vectors.float(), (values / len(rows)).float()
+    return vectors.float().contiguous(), (values / len(rows)).float()

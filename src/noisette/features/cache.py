@@ -16,6 +16,7 @@ from torch import Tensor
 from noisette import files
 from noisette.errors import InvalidInput
 from noisette.features.base import Features, Fixed, Progress
+from noisette.features.joined import Beside
 from noisette.features.kept import HEADER, check, made
 
 __all__ = ["cached", "learnt"]
@@ -52,7 +53,8 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
 
     The file, in `folder`, holds what `fixed` has seen, before it is scaled, at 16 bits a number. Its name is a digest
     of the map's tensors and of the pictures, so that it fits no others. The features of private pictures are as private
-    as these: only their owner can read the file.
+    as these: only their owner can read the file. Parts of joined features have files of their own, which other joins
+    share.
 
     >>> import tempfile
     >>> from noisette.features import Scattering
@@ -63,7 +65,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     """
     path = folder / f"{_digest(fixed, images)}.features"
     shape = (len(images), *fixed.shape)
-    made(path, lambda: _stream(fixed, images, progress))
+    made(path, lambda: _stream(fixed, images, folder, progress))
     if not check(path) or path.stat().st_size != HEADER + 2 * math.prod(shape):
         raise InvalidInput(f"{path} is not what was written a moment ago.", hint="check the disk that it is on")
     found = torch.empty(shape)
@@ -73,11 +75,15 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     return found
 
 
-def _stream(fixed: Fixed, images: Tensor, progress: Progress | None, batch: int = 50) -> Iterator[bytes]:
+def _stream(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None, batch: int = 50) -> Iterator[bytes]:
+    joined = fixed.raw if isinstance(fixed.raw, Beside) else None
+    parts = [] if joined is None else [cached(part, images, folder, progress) for part in joined.members]
     for start in range(0, len(images), batch):
+        rows = slice(start, start + batch)
         with torch.no_grad():
-            yield fixed.seen(images[start : start + batch]).to(torch.float16).numpy().tobytes()
-        if progress is not None:
+            seen = fixed.seen(images[rows]) if joined is None else fixed.along(joined.beside([p[rows] for p in parts]))
+        yield seen.to(torch.float16).numpy().tobytes()
+        if joined is None and progress is not None:
             progress(min(start + batch, len(images)), len(images))
 
 

@@ -7,14 +7,18 @@ from itertools import pairwise
 
 from torch import nn
 
+from noisette.errors import InvalidInput
 from noisette.models.activations import MOST, activation_module
 from noisette.spec import entries, whole
 
 __all__ = ["linear", "mlp"]
 
 
-def linear(inputs: int, classes: int = 10) -> nn.Module:
+def linear(inputs: int, classes: int = 10, bias: bool = True) -> nn.Module:
     """Softmax regression on `inputs` numbers: (N, ...) to logits (N, classes); linear regression with 1 class.
+
+    The bias is one more input, of 1. Where the others have length one together, it has half of each gradient's square:
+    where classes are about equally frequent, clipped gradients tell more without it.
 
     >>> linear(64)
     Sequential(
@@ -22,9 +26,13 @@ def linear(inputs: int, classes: int = 10) -> nn.Module:
       (1): Linear(in_features=64, out_features=10, bias=True)
     )
     """
+    if not isinstance(bias, bool):
+        raise InvalidInput(f"bias is {bias!r}.", hint="write true or false")
     return nn.Sequential(
         nn.Flatten(),
-        nn.Linear(whole("inputs", inputs, least=1, most=MOST), whole("classes", classes, least=1, most=MOST)),
+        nn.Linear(
+            whole("inputs", inputs, least=1, most=MOST), whole("classes", classes, least=1, most=MOST), bias=bias
+        ),
     )
 
 

@@ -1,0 +1,83 @@
+"""Settings of a recipe, screened in a plain loop: full batches of some of the training pictures, seconds a trial.
+
+The noise is that of a full batch of all training pictures, made smaller as the batch is, so that signal and noise are
+in the same proportion. Judged on the last sixth of the training part; no test picture is read. Every finished trial is
+one entry of experiments/results/beyond/screening.json. What is chosen by it is tried again by tune.py, which trains by
+the library.
+
+    python experiments/beyond/screen.py cifar10 --examples 15000 --epsilon 1 --steps 60 --lr 400 700 --bias 0 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from common import RESULTS, Examples, keep, kept
+from torch import nn
+
+from noisette import L2, Gaussian, Mechanism, calibrate
+from noisette.recipes import Recipe, Seen
+
+PATH = RESULTS / "screening.json"
+
+
+@cache
+def scale(epsilon: float) -> float:
+    """Of the noise of one full batch; of T of them it is sqrt(T) times that."""
+    one = calibrate(Mechanism(L2(dim=1), Gaussian(), rate=1.0, steps=1), epsilon, 1e-5, field="scale")
+    assert one.noise.scale is not None
+    return one.noise.scale
+
+
+def trained(some: Examples, held: Examples, total: int, trial: dict[str, Any]) -> float:
+    """Accuracy on `held` after `trial` on `some` of `total` examples, features (n, d) of length one."""
+    (x, y), size = some, len(some[0])
+    targets = nn.functional.one_hot(y, 10).float()
+    x, seen = (nn.functional.pad(rows, (0, 1), value=float(trial["bias"])) for rows in (x, held[0]))
+    lengths = x.norm(dim=1)
+    noise = scale(trial["epsilon"]) * math.sqrt(trial["steps"]) * size / total * trial["radius"]
+    generator = torch.Generator().manual_seed(trial["seed"])
+    weights, velocity, average = (torch.zeros(10, x.shape[1]) for _ in range(3))
+    for step in range(trial["steps"]):
+        wrong = torch.softmax(nn.functional.linear(x, weights), dim=1) - targets
+        wrong *= (trial["radius"] / (wrong.norm(dim=1) * lengths).clamp(min=1e-12)).clamp(max=1)[:, None]
+        gradient = (wrong.T @ x + noise * torch.randn(weights.shape, generator=generator)) / size
+        velocity.mul_(0.9).add_(gradient)
+        weights -= trial["lr"] * (1 - step / trial["steps"]) * velocity
+        average.mul_(trial["averaging"]).add_(weights)
+    return float((nn.functional.linear(seen, average).argmax(dim=1) == held[1]).float().mean())
+
+
+def main() -> None:
+    """Try every combination that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe")
+    parser.add_argument("--examples", type=int, default=15_000)
+    kinds: dict[str, tuple[type, list[Any]]] = {
+        "epsilon": (float, [1.0]), "steps": (int, [60]), "lr": (float, [400.0]), "radius": (float, [0.1]),
+        "bias": (int, [0]), "averaging": (float, [0.0]), "seed": (int, [0]),
+    }  # fmt: skip
+    for name, (kind, default) in kinds.items():
+        parser.add_argument(f"--{name}", type=kind, nargs="+", default=default)
+    asked = parser.parse_args()
+    recipe, done = Recipe.load(asked.recipe), kept(PATH)
+    data = Seen.of(recipe).data
+    x, y, edge = data.train_inputs, data.train_targets, len(data.train_inputs) * 5 // 6
+    about = {"data": recipe.data, "features": recipe.features, "examples": asked.examples}
+    for values in itertools.product(*(getattr(asked, name) for name in kinds)):
+        trial = {**about, **dict(zip(kinds, values, strict=True))}
+        if any(trial.items() <= one.items() for one in done):
+            continue
+        some = x[: asked.examples], y[: asked.examples]
+        done.append(trial | {"validation": round(trained(some, (x[edge:], y[edge:]), edge, trial), 4)})
+        keep(PATH, done)
+        print({name: done[-1][name] for name in (*kinds, "validation")}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
