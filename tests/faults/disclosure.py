@@ -54,7 +54,7 @@ def stops_early(patch: pytest.MonkeyPatch) -> None:
 @fault("a graph that leads back to private data", by(test_door.test_nothing_private_hangs_on_a_release))
 def graph_kept(patch: pytest.MonkeyPatch) -> None:
     def start(self: Private, values: torch.Tensor) -> None:
-        self._values = values.double()
+        self._values, self._dim = values.double(), values.numel()
 
     patch.setattr(Private, "__init__", start)
 

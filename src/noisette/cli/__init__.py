@@ -10,8 +10,9 @@ import importlib.util
 import io
 import os
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,10 +57,17 @@ def _root(
         _import(path, f"noisette_loaded_{number}")
 
 
+class _Unkept(SourceFileLoader):
+    """Loads a file without leaving bytecode beside it: a command that fails changes nothing on disk."""
+
+    def set_data(self, *_: Any, **__: Any) -> None:
+        """Keep nothing."""
+
+
 def _import(path: Path, name: str) -> None:
     if not os.path.isfile(path) or path.suffix != ".py":
         raise InvalidInput(f"there is no Python file {path}.", hint="--load takes the path of a .py file")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Unkept(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
