@@ -14,6 +14,7 @@ from noisette.account import accountant
 from noisette.account.additions import Addition
 from noisette.encode import base
 from noisette.gradients import per_example
+from noisette.gradients.steady import Sizes
 from noisette.grid import Grid
 from tests import test_attack, test_door, test_generator, test_grid
 from tests.account import test_additions, test_arithmetic
@@ -170,3 +171,8 @@ def tails_last(patch: pytest.MonkeyPatch) -> None:
 )
 def silent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(per_example.Gradients, "exact", True)
+
+
+@fault("chunks of any size, whatever they round to", by(test_exact.test_one_output_is_computed_by_multiples))
+def any_size(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(per_example, "steady", lambda *_: Sizes())
