@@ -175,19 +175,9 @@ def _tell(
 
 def _guarantee_json(result: Guarantee, mechanisms: Spending) -> dict[str, Any]:
     texts = [repr(one) for one in mechanisms]
-    return {
-        "epsilon": result.epsilon,
-        "delta": result.delta,
-        "accountant": result.accountant,
-        "kind": result.kind,
-        "stamps": list(result.stamps),
-        "adjacency": result.adjacency,
-        "basis": result.basis,
-        "arithmetic": result.arithmetic,
-        "arithmetic_epsilon": result.arithmetic_epsilon,
-        "mechanism": texts[0] if len(texts) == 1 else texts,
-        "hash": result.mechanism_hash,
-    }
+    told = result.to_dict()
+    digest = told.pop("mechanism_hash")
+    return {**told, "mechanism": texts[0] if len(texts) == 1 else texts, "hash": digest}
 
 
 def _show_guarantee(result: Guarantee, mechanisms: Spending) -> None:

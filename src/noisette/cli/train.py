@@ -235,12 +235,7 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
     promise = opened.promise
     value = {
         "run": str(opened.folder),
-        "epsilon": promise.epsilon,
-        "delta": promise.delta,
-        "kind": promise.kind,
-        "stamps": list(promise.stamps),
-        "arithmetic": promise.arithmetic,
-        "arithmetic_epsilon": promise.arithmetic_epsilon,
+        **promise.to_dict(),
         **last.told,
         "steps": last.updates,
         "seconds": round(seconds, 2),

@@ -201,15 +201,9 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        promise = self.run.promise
         return {
             "run": str(self.run.folder),
-            "epsilon": promise.epsilon,
-            "delta": promise.delta,
-            "kind": promise.kind,
-            "stamps": list(promise.stamps),
-            "arithmetic": promise.arithmetic,
-            "arithmetic_epsilon": promise.arithmetic_epsilon,
+            **self.run.promise.to_dict(),
             "cautions": list(self.cautions),
             "statement": {section.key: dict(section.facts) for section in self.sections},
             "meaning": list(self.meaning),
