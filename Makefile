@@ -11,7 +11,8 @@ READY := $(VENV)/.ready
 
 # Tensors here are small, and tests run side by side: one thread each.
 export OMP_NUM_THREADS ?= 1
-TWO := -n 2 --dist worksteal
+# One process more than cores: some tests wait for processes that they have started.
+MANY := -n 3 --dist worksteal
 
 # Bytecode is kept also where the environment says not to: to compile torch takes every process as long as to import it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,16 +24,19 @@ export NOISETTE_DATA := ../shared/data
 endif
 endif
 
-.PHONY: demo test browser quick lint slow research sanitize bench bench-page figures wheel docs clean
+.PHONY: demo test browser quick lint doctest slow research sanitize bench bench-page figures wheel docs clean
 
 # a model for scikit-learn's digits at epsilon 3, with its guarantee and a plot, in runs/
 demo: $(PLAIN)
 	$(BIN)/noisette train digits
 
-# lint, types, tests, and every example in docstrings and on the pages
-test: lint
-	$(BIN)/pytest -m "not slow and not research and not browser" $(TWO)
-	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" $(TWO) src README.md docs
+# lint, types, tests, and every example in docstrings and on the pages; mypy has one core, so the examples get the other
+test: $(READY)
+	$(MAKE) --jobs=2 --output-sync lint doctest
+	$(BIN)/pytest -m "not slow and not research and not browser" $(MANY)
+
+doctest: $(READY)
+	$(BIN)/pytest --doctest-modules --doctest-glob="*.md" src README.md docs
 
 # the pages of `noisette report` in the system's Chromium, without which it fails; pictures of them in build/browser
 browser: $(READY)
@@ -40,7 +44,7 @@ browser: $(READY)
 
 # within a minute: lint, types, and tests/quick.txt, which has the quickest tests of every promise
 quick: lint
-	$(BIN)/pytest -m "not slow and not research and not browser" $(TWO) @tests/quick.txt
+	$(BIN)/pytest -m "not slow and not research and not browser" $(MANY) @tests/quick.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -53,7 +57,7 @@ slow: research
 
 # how experiments/ computes and draws; what guards its committed results is in `make test`
 research: $(READY)
-	$(BIN)/pytest -m "research and not slow" $(TWO) tests/experiments
+	$(BIN)/pytest -m "research and not slow" $(MANY) tests/experiments
 
 # the tests of the native kernel, with a kernel that stops at any wrong address or undefined arithmetic
 sanitize: $(READY)

@@ -53,14 +53,15 @@ def test_no_run_within_the_addition_loses_more() -> None:
 
 def _moved(law: np.ndarray, shift: float, chance: float, rng: np.random.Generator) -> np.ndarray:
     """A law whose events have the chances of those of `law` up to a factor e^shift and a chance, in both directions."""
-    best = law
-    for _ in range(200):
-        near = law * np.exp(rng.choice([-shift, shift], 5))
-        near /= near.sum()
-        step = rng.choice(5, 2, replace=False)
-        moved = min(chance, near[step[0]])
-        near[step] += [-moved, moved]
-        off = max(np.maximum(a - math.exp(shift) * b, 0).sum() for a, b in ((near, law), (law, near)))
-        if off <= chance and np.abs(near - law).sum() > np.abs(best - law).sum():
-            best = near
+    near = law * np.exp(rng.choice([-shift, shift], (200, 5)))
+    near /= near.sum(axis=1, keepdims=True)
+    every = np.arange(len(near))
+    giver, taker = rng.permuted(np.tile(np.arange(5), (len(near), 1)), axis=1)[:, :2].T
+    moved = np.minimum(chance, near[every, giver])
+    near[every, giver] -= moved
+    near[every, taker] += moved
+    factor = math.exp(shift)
+    off = [np.maximum(a - factor * b, 0).sum(axis=1) for a, b in ((near, law), (law, near))]
+    far = np.where(np.maximum(*off) <= chance, np.abs(near - law).sum(axis=1), 0.0)
+    best: np.ndarray = near[far.argmax()] if far.any() else law
     return best

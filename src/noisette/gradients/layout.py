@@ -60,6 +60,7 @@ class Layout:
         self.starts: dict[nn.Parameter, int] = {
             p: end - p.numel() for p, end in zip(self.parameters, ends, strict=True)
         }
+        self.spans = [slice(start, start + p.numel()) for p, start in self.starts.items()]
         self._padding = [
             (module.weight, module.padding_idx)
             for module in model.modules()
@@ -96,7 +97,7 @@ class Layout:
 
     def columns(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim) as one tensor (B, n) for each parameter: the same memory."""
-        return [rows[:, start : start + p.numel()] for p, start in self.starts.items()]
+        return [rows[:, span] for span in self.spans]
 
     def write(self, flat: Tensor, over: float = 1.0) -> None:
         """Set ``grad`` of every parameter from a vector (dim,), divided by `over` and copied."""

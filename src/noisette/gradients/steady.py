@@ -99,13 +99,15 @@ def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
     """The gradients of so many examples, `made` again and again: layer by layer where they are computed so."""
     batch = rows(made, torch.arange(count) % size(made))
     if isinstance(way, Layers):
-        return [partial(_rows_of, term, layout, number) for number, term in enumerate(way.terms(batch))]
+        terms = zip(way.terms(batch), layout.spans, strict=True)
+        return [partial(_rows_of, term, layout, span) for term, span in terms]
     found = layout.rows(count)
     way.rows(batch, found)
     kept = found.clone()  # the memory of rows is used again and again
     return [lambda some: kept[some]]
 
 
-def _rows_of(term: Term, layout: Layout, number: int, some: slice) -> Tensor:
+def _rows_of(term: Term, layout: Layout, span: slice, some: slice) -> Tensor:
     """Rows (b, n) of a term, computed where a step would compute them."""
-    return term.rows(some, layout.columns(layout.rows(some.stop - some.start))[number]).clone()
+    with torch._C.DisableTorchFunction():  # whoever watches the model need not see this: nothing of the model's runs
+        return term.rows(some, layout.rows(some.stop - some.start)[:, span]).clone()

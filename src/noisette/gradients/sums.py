@@ -45,8 +45,7 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
         for some in _a_few(terms, layout.dim, count):
             kernel.add(_entered(terms, layout, some), total)
         return
-    spans = [slice(start, start + p.numel()) for p, start in layout.starts.items()]
-    factored = [(term, span) for term, span in zip(terms, spans, strict=True) if isinstance(term, Factored)]
+    factored = [(term, span) for term, span in zip(terms, layout.spans, strict=True) if isinstance(term, Factored)]
     others = [None if isinstance(term, Factored) else term for term in terms]
     limit = kernel.limit
     if factored:
