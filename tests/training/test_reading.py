@@ -426,13 +426,13 @@ class Curious(Table):
 
     def __init__(self, notes: Path) -> None:
         super().__init__()
-        self.notes = notes
+        self.notes, self.found = notes, list[Generator]()
 
     def __getitem__(self, number: int) -> Any:
         if torch.utils.data.get_worker_info() is not None:
-            # one whose making was refused has no key, and waits for the collector
-            found = [g for g in gc.get_objects() if type(g) is Generator and hasattr(g, "_stream")]
-            drawn = [int.from_bytes(g._stream.update(bytes(8)), "little") for g in found]
+            # one whose making was refused has no key, and waits for the collector; looked for once, which takes long
+            self.found = self.found or [g for g in gc.get_objects() if type(g) is Generator and hasattr(g, "_stream")]
+            drawn = [int.from_bytes(g._stream.update(bytes(8)), "little") for g in self.found]
             (self.notes / f"{os.getpid()}-{number}").write_text(" ".join(map(str, drawn)))
         return super().__getitem__(number)
 
