@@ -10,7 +10,8 @@ from torch import Tensor
 
 from noisette import compiled
 from noisette._kernels import native
-from tests._kernels import test_fused, test_pooling
+from noisette.gradients.isolation import Witness
+from tests._kernels import test_filters, test_fused, test_pooling
 from tests.faults.table import by, fault
 from tests.gradients import test_lookup
 from tests.gradients import test_pooling as test_pooled
@@ -103,3 +104,29 @@ def last_of_equals(patch: pytest.MonkeyPatch) -> None:
         taps.copy_(kernel[0] * kernel[1] - 1 - taps)
 
     patch.setattr(compiled.native, "pool", wrong)
+
+
+@fault(
+    "a first convolution without its bias",
+    by(test_filters.test_numbers_are_those_of_torch, variant="plain", name="of MNIST"),
+    by(test_filters.test_gradients_are_those_of_autograd, bias=True, kernel="", mode="zeros"),
+)
+def filters_without_bias(patch: pytest.MonkeyPatch) -> None:
+    honest = compiled.native.filter
+    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(
+        compiled.native, "filter", lambda x, weight, bias, *rest: honest(x, weight, torch.zeros_like(bias), *rest)
+    )
+
+
+@fault(
+    "a first convolution that leaves a bit of every example to the next",
+    by(test_filters.test_numbers_are_those_of_torch, variant="plain", name="3x3"),
+)
+def filters_that_remember(patch: pytest.MonkeyPatch) -> None:
+    honest = compiled.native.filter
+
+    def wrong(x: Tensor, *rest: Any) -> None:
+        honest(x + 1e-7 * x.roll(1, 0), *rest)
+
+    patch.setattr(compiled.native, "filter", wrong)

@@ -1,4 +1,4 @@
-// What Python sees of pooling: shapes are checked, and examples shared out over threads.
+// What Python sees of pooling and filters: shapes are checked, and examples shared out over threads.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "filters.hpp"
 #include "isa.hpp"
 #include "pooling.hpp"
 
@@ -14,6 +15,7 @@ namespace {
 
 using Images = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Filled = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Taps = nb::ndarray<int32_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
 // How images x (B, H, W, C) become out (B, h, w, C); each pair is for rows and columns.
@@ -61,6 +63,30 @@ void unpooled(Images g, Taps taps, Filled out, const std::vector<int64_t>& kerne
   const Pooling how = pooling(out, g, taps, kernel, stride, pad);
   share_out(static_cast<int64_t>(g.shape(0)), threads,
             [&](int64_t from, int64_t to) { run(how, from, to, g.data(), taps.data(), out.data()); });
+}
+
+// x (B, H, W, C), weight (kh, kw, C, O), bias (O), out (B, h, w, O); margins are top, left, bottom, right
+void filtered(Images x, Images weight, Row bias, Filled out, const std::vector<int64_t>& stride,
+              const std::vector<int64_t>& margins, int threads, const std::string& isa) {
+  const auto run = NOISETTE_PICK(isa, filter);
+  require(run != nullptr, "this machine or this build has no such instruction set");
+  require(stride.size() == 2 && margins.size() == 4, "stride, margins: 2, 4 numbers");
+  for (int64_t n : stride) require(n > 0, "a stride is positive");
+  for (int64_t n : margins) require(n >= 0, "margins are not negative");
+  auto at = [](const auto& array, size_t i) { return static_cast<int64_t>(array.shape(i)); };
+  const Filters how{at(x, 1), at(x, 2), at(x, 3), at(out, 1), at(out, 2), at(out, 3), at(weight, 0), at(weight, 1),
+                    stride[0], stride[1], margins[0], margins[1], at(x, 1) + margins[0] + margins[2],
+                    at(x, 2) + margins[1] + margins[3], weight.data(), bias.data()};
+  require(how.high > 0 && how.wide > 0 && how.kernel_h > 0 && how.kernel_w > 0, "an image is empty");
+  require((how.high - 1) * how.stride_h + how.kernel_h <= how.padded_h, "the output is higher than its input allows");
+  require((how.wide - 1) * how.stride_w + how.kernel_w <= how.padded_w, "the output is wider than its input allows");
+  require(how.out > 0 && how.out % kFilters == 0, "filters go together by eights");
+  require(at(weight, 2) == how.in && at(weight, 3) == how.out && at(bias, 0) == how.out, "numbers of channels differ");
+  require(x.shape(0) == out.shape(0), "numbers of examples differ");
+  share_out(at(x, 0), threads, [&](int64_t from, int64_t to) {
+    std::vector<float> padded(static_cast<size_t>(how.padded_h * how.padded_w * how.in));
+    run(how, from, to, x.data(), padded.data(), out.data());
+  });
 }
 
 }  // namespace
