@@ -36,4 +36,34 @@ def encode_sum(
 def gaussian_pairs(words: npt.NDArray[np.uint64], draws: npt.NDArray[np.float64], isa: str) -> None: ...
 def student_draws(words: npt.NDArray[np.uint64], df: float, draws: npt.NDArray[np.float64], isa: str) -> None: ...
 def add_noise(total: torch.Tensor, noise: torch.Tensor, coarse: float, most: float, end: float, isa: str) -> None: ...
+def filter(  # noqa: A001
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    out: torch.Tensor,
+    stride: list[int],
+    margins: list[int],
+    threads: int,
+    isa: str,
+) -> None: ...
+def pool(
+    x: torch.Tensor,
+    out: torch.Tensor,
+    taps: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    pad: list[int],
+    threads: int,
+    isa: str,
+) -> None: ...
+def unpool(
+    g: torch.Tensor,
+    taps: torch.Tensor,
+    out: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    pad: list[int],
+    threads: int,
+    isa: str,
+) -> None: ...
 def variants() -> list[str]: ...

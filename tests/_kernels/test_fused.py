@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -287,6 +289,25 @@ def test_a_product_that_is_not_finite_counts_as_zero(clipping: bool, bad: float,
         found.append(total)
     assert torch.equal(*found)
     assert found[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_derivative_but_zero_is_left_out(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a maximum most are zero, each channel's in other places; the others count, however small they are."""
+    monkeypatch.setenv("NOISETTE_KERNEL", variant)
+    torch.manual_seed(0)
+    x, g = torch.randn(3, 6, 7, 2), torch.randn(3, 5, 6, 19)
+    g = torch.where(torch.rand_like(g) < 0.3, g, 0.0) * 10.0 ** torch.randint(-30, 3, (19,))
+    first = [part.movedim(-1, 1).double() for part in (x, g)]
+    exact = nn.grad.conv2d_weight(first[0], (19, 2, 2, 2), first[1]).movedim(1, -1)
+    for channel in range(19):
+        alone, one = native.new_layers(), torch.zeros(8, dtype=torch.float64)
+        alone.conv(x, g[..., channel : channel + 1].contiguous(), [2, 2], [1, 1], [0, 0, 0, 0], 0)
+        size = float(exact[channel].abs().max())
+        kernel = native.clipping(radius=1e9, step=2.0 ** (math.frexp(size)[1] - 24))
+        assert kernel is not None
+        kernel.clip(alone, one, torch.zeros(3).double())
+        torch.testing.assert_close(one / size, exact[channel].flatten() / size, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])

@@ -13,6 +13,7 @@ from noisette.batch import Batch, change, mapped_over, size
 from noisette.gradients.calls import Call, Calls, Instead, Unfit
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, places
+from noisette.gradients.pooling import pooled
 from noisette.gradients.rules import Rule, find
 from noisette.gradients.sites import Sites, attended, mapped_parameter
 from noisette.gradients.terms import Added, Rows, Term
@@ -26,7 +27,12 @@ def _as_it_is(values: Tensor, requires_grad: bool = True) -> Tensor:  # noqa: AR
     return values
 
 
-_INSTEAD: Instead = {F.scaled_dot_product_attention: attended, Tensor.requires_grad_: _as_it_is}
+_INSTEAD: Instead = {
+    F.scaled_dot_product_attention: attended,
+    F.max_pool2d: pooled,
+    torch.max_pool2d: pooled,
+    Tensor.requires_grad_: _as_it_is,
+}
 
 
 class Layers:

@@ -31,7 +31,7 @@ from noisette.gradients.calls import Call, Unfit
 from noisette.gradients.rules import Rule, Use
 from noisette.gradients.terms import Term
 
-__all__ = ["Sites", "attended", "mapped_parameter"]
+__all__ = ["Sites", "attended", "for_all_images", "mapped_parameter"]
 
 Made = Callable[[Tensor], Term]
 
@@ -153,6 +153,23 @@ def attended(query: Tensor, key: Tensor, value: Tensor, *args: Any, **given: Any
         return torch.unflatten(found, 0, (count, -1)) if inner else found
 
     made: Tensor = _for_all(run, folded, (query, key, value, *args), given)
+    return made
+
+
+def for_all_images(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """`run` on all examples' images (B, C, H, W) at once, where the model sees those of one, (C, H, W) or (N, C, H, W).
+
+    What is the same for all examples is run on as it is.
+    """
+    if maybe_get_bdim(images) < 0 or images.ndim not in (3, 4):
+        return run(images)
+    count = get_unwrapped(images).shape[maybe_get_bdim(images)]
+
+    def flat(whole: Tensor) -> Tensor:
+        made = run(whole.flatten(0, -4))
+        return torch.unflatten(made, 0, whole.shape[:-3])
+
+    made: Tensor = _for_all(flat, partial(_examples_first, count=count), (images,), {})
     return made
 
 

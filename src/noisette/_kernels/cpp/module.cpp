@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "images.hpp"
 #include "lookup.hpp"
 #include "memory.hpp"
 #include "noise.hpp"
@@ -93,5 +94,11 @@ NB_MODULE(_native, m) {
   m.def("gaussian_pairs", &gaussian_pairs, "words"_a.noconvert(), "draws"_a.noconvert(), "isa"_a);
   m.def("student_draws", &student_draws, "words"_a.noconvert(), "df"_a, "draws"_a.noconvert(), "isa"_a);
   m.def("add_noise", &add_noise, "total"_a.noconvert(), "noise"_a.noconvert(), "coarse"_a, "most"_a, "end"_a, "isa"_a);
+  m.def("filter", &filtered, "x"_a.noconvert(), "weight"_a.noconvert(), "bias"_a.noconvert(), "out"_a.noconvert(),
+        "stride"_a, "margins"_a, "threads"_a, "isa"_a);
+  m.def("pool", &pooled, "x"_a.noconvert(), "out"_a.noconvert(), "taps"_a.noconvert(), "kernel"_a, "stride"_a, "pad"_a,
+        "threads"_a, "isa"_a);
+  m.def("unpool", &unpooled, "g"_a.noconvert(), "taps"_a.noconvert(), "out"_a.noconvert(), "kernel"_a, "stride"_a, "pad"_a,
+        "threads"_a, "isa"_a);
   m.def("variants", &variants, "The instruction sets that run here, best first.");
 }

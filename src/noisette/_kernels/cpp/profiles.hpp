@@ -63,27 +63,47 @@ void survey(const Block& family, const Workspace& work, int64_t block, int64_t s
   }
 }
 
-// The profile of the highest cosine for each example of a group; the table of profiles is read once for all.
+constexpr int64_t kFew = W < 16 ? 4 : 8;         // examples whose scores stay in registers
+constexpr int64_t kBeside = kColumns / W;        // with those of so many vectors of profiles
+
+// The profile of the highest cosine for each example of a group, the first of several.
 void choose(const Block& family, const float* sums, int64_t group, int64_t* chosen) {
-  float best[kGroup];
-  for (int64_t e = 0; e < kGroup; ++e) {
-    best[e] = -1.0f;
-    chosen[e] = 0;
-  }
+  for (int64_t e = 0; e < kGroup; ++e) chosen[e] = 0;
   if (family.profiles == 1) return;
-  for (int64_t p = 0; p < family.profiles; p += W) {
-    V score[kGroup] = {};
-    for (int64_t k = 0; k < family.knots; ++k) {
-      const V knot = load(family.knot + k * family.columns + p);
+  for (int64_t first = 0; first < group; first += kFew) {
+    V best[kFew];
+    I whose[kFew] = {};
+    for (int64_t e = 0; e < kFew; ++e) best[e] = V{} - 1.0f;
+    for (int64_t p = 0; p < family.columns; p += kColumns) {
+      V score[kFew][kBeside] = {};
+      for (int64_t k = 0; k < family.knots; ++k) {
+        const float* knot = family.knot + k * family.columns + p;
 #pragma GCC unroll 8
-      for (int64_t e = 0; e < kGroup; ++e) score[e] += knot * splat(sums[k * kGroup + e]);
-    }
-    for (int64_t e = 0; e < group; ++e)
-      for (int64_t lane = 0; lane < W && p + lane < family.profiles; ++lane)
-        if (score[e][lane] > best[e]) {
-          best[e] = score[e][lane];
-          chosen[e] = p + lane;
+        for (int64_t e = 0; e < kFew; ++e) {
+          const V sum = splat(sums[k * kGroup + first + e]);
+#pragma GCC unroll 4
+          for (int64_t b = 0; b < kBeside; ++b) score[e][b] += load(knot + b * W) * sum;
         }
+      }
+#pragma GCC unroll 8
+      for (int64_t e = 0; e < kFew; ++e)
+#pragma GCC unroll 4
+        for (int64_t b = 0; b < kBeside; ++b) {
+          const I higher = score[e][b] > best[e];
+          best[e] = higher ? score[e][b] : best[e];
+          whose[e] = higher ? kLanes + static_cast<int32_t>(p + b * W) : whose[e];
+        }
+    }
+    for (int64_t e = 0; e < kFew; ++e) {
+      float highest = -1.0f;
+      for (int64_t lane = 0; lane < W; ++lane) {
+        const int64_t mine = whose[e][lane];
+        const bool higher = best[e][lane] > highest || (best[e][lane] == highest && mine < chosen[first + e]);
+        if (mine >= family.profiles || !higher) continue;  // columns are filled up
+        highest = best[e][lane];
+        chosen[first + e] = mine;
+      }
+    }
   }
 }
 

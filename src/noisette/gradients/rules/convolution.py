@@ -11,6 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from noisette import compiled
+from noisette._kernels.native import fits
 from noisette.gradients.rules.base import Rule, Use
 from noisette.gradients.terms import Native, Rows, Term, room, single
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from noisette._native import Layers
 
 __all__ = ["Convolution", "Image", "Patches", "margins"]
+
+_FEW, _FILTERS = 4, (8, 16)  # channels, and filters, of convolutions that the kernel is faster at
 
 _CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -38,8 +42,13 @@ class Convolution(Rule):
         if layer.padding_mode != "zeros":
             flat = F.pad(flat, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
             padding, around = 0, ((0, 0),) * space
-        out = _CONV[space](flat, use["weight"], use.get("bias"), layer.stride, padding, layer.dilation, layer.groups)
+        weight, bias = use["weight"], use.get("bias")
         geometry = Geometry(layer.kernel_size, layer.stride, layer.dilation, layer.groups, around)
+        isa = compiled.variant()
+        if isa is not None and _filtered(geometry, flat, weight):
+            out = _by_kernel(geometry, flat, weight, bias, isa)
+        else:
+            out = _CONV[space](flat, weight, bias, layer.stride, padding, layer.dilation, layer.groups)
         known = many == 1 and space == 2 and layer.groups == 1 and set(layer.dilation) == {1}
         kind = Image if known else Patches
         noted = use.note(
@@ -59,6 +68,31 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
     around: tuple[tuple[int, int], ...]
+
+
+def _filtered(how: Geometry, x: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel takes this convolution: few filters of images with few channels, at which others are slow.
+
+    Only the strides of the weight tell that channels are meant to be last; with one tap they do not.
+    """
+    plain = len(how.kernel) == 2 and set(how.dilation) == {1} and math.prod(how.kernel) > 1
+    last = plain and weight.stride(1) == 1 and weight.shape[1] <= _FEW and weight.shape[0] in _FILTERS
+    alone = not x.requires_grad and not torch.is_autocast_enabled("cpu")
+    return last and alone and how.groups == 1 and fits(x) and fits(weight)
+
+
+def _by_kernel(how: Geometry, x: Tensor, weight: Tensor, bias: Tensor | None, isa: str) -> Tensor:
+    """X (B, in, h, w) and weight (out, in, kh, kw), channels last, as `conv2d` has it."""
+    (top, bottom), (left, right) = how.around
+    sizes = zip(x.shape[2:], (top + bottom, left + right), how.kernel, how.stride, strict=True)
+    places = [(side + margin - tap) // step + 1 for side, margin, tap, step in sizes]
+    out = torch.empty(len(x), len(weight), *places, memory_format=torch.channels_last)
+    taps = weight.permute(2, 3, 1, 0).contiguous()
+    added = weight.new_zeros(len(weight)) if bias is None else bias
+    edges = list(how.stride), [top, left, bottom, right]
+    images = x.permute(0, 2, 3, 1).contiguous()
+    compiled.native.filter(images, taps, added, out.permute(0, 2, 3, 1), *edges, torch.get_num_threads(), isa)
+    return out
 
 
 class Patches(Term):
