@@ -141,7 +141,10 @@ class Wide(Factored):
 
     def square_norms(self) -> Tensor:
         """The square of what is said to be every example's norm, float64 (B,); infinite where its rows may be."""
-        return torch.stack([norms.square() for norms in self._norms()]).sum(dim=0)
+        found = torch.zeros(len(self._x), dtype=torch.float64)
+        for norms in self._norms():  # one after the other: a sum over them would round by the number of examples
+            found += norms.square()
+        return found
 
     def add(self, weights: Tensor, total: Tensor, step: float) -> None:
         """Add the rows of the first b examples, each within its norm and times its weight, float64 (b,), to `total`."""

@@ -93,7 +93,7 @@ class Guard:
         return any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
 
     def _places(self) -> list[float]:
-        parts = (p.detach().reshape(-1).split(_BLOCK) for p in self._parameters)
+        parts = (torch.split(p.detach().reshape(-1), _BLOCK) for p in self._parameters)
         return [sum(float(part.sum(dtype=torch.float64)) for part in each) for each in parts]
 
 
