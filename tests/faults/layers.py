@@ -10,13 +10,14 @@ import torch
 from peft.tuners.lora import layer as lora
 from torch import Tensor, nn
 
-from noisette.gradients import layers, rules, sites, sums
+from noisette import compiled
+from noisette.gradients import layers, rules, sites, steady, sums
 from noisette.gradients import terms as terms_module
 from noisette.gradients.isolation import Witness
 from noisette.gradients.rules import base, embedding, linear
-from noisette.gradients.terms import Added, Factored, Lookup, Outer, Products, Rows, Term
+from noisette.gradients.terms import Added, Factored, Lookup, Outer, Products, Rows, Term, Wide
 from tests.faults.table import by, fault
-from tests.gradients import test_memory, test_sums, test_terms, test_transformers
+from tests.gradients import test_memory, test_sums, test_terms, test_transformers, test_wide
 from tests.gradients.rules import test_rules, test_uses
 
 VECTORS = by(test_rules.test_every_rule, name="Linear, a vector, bias=True")
@@ -188,6 +189,35 @@ class _Sum32(_Gram):
 )
 def right_norms(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(test_sums, "Products", _Sum32)
+
+
+@fault(
+    "rows of a large weight as long as they are, whatever was said of them",
+    by(test_wide.test_norms_that_are_wrong_let_nobody_out, off=1e-3),
+)
+def unbounded(patch: pytest.MonkeyPatch) -> None:
+    honest = compiled.native.add_bounded
+    patch.setattr(
+        compiled.native, "add_bounded", lambda v, bounds, *rest: honest(v, torch.full_like(bounds, torch.inf), *rest)
+    )
+
+
+@fault(
+    "a norm of the first slice of a large weight alone",
+    by(test_wide.test_rows_and_norms_are_those_of_products),
+    by(test_wide.test_one_example_stays_within_the_radius, scale=1.0),
+)
+def first_slice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(terms_module, "_SLICE", 32)
+    patch.setattr(Wide, "square_norms", lambda self: self._norms()[0].square())
+
+
+@fault(
+    "norms of a large weight that nobody compares",
+    by(test_wide.test_norms_that_depend_on_the_company_are_noticed),
+)
+def unseen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(steady, "Wide", Lookup)
 
 
 @fault(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
+import sys
 
 import torch
 from torch import Tensor, nn
@@ -85,9 +87,11 @@ class Layout:
         return kept[:count]
 
     def spare(self) -> None:
-        """Give memory for rows back, where it is so much that others miss it between two steps."""
+        """Give memory back that is free, or for rows, where it is so much that others miss it."""
         if self._buffer is not None and self._buffer.numel() > _LARGE:
             self._buffer = None
+        if self.dim > _LARGE and (trim := _trim()) is not None:
+            trim(0)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
@@ -121,6 +125,15 @@ def _divided(part: Tensor, over: float, out: Tensor) -> Tensor:
     for some, place in zip(torch.split(part, count), torch.split(out, count), strict=True):
         torch.div(some, over, out=place)
     return out
+
+
+@functools.cache
+def _trim() -> ctypes._NamedFuncPointer | None:
+    """The function of the C library that gives free memory back, where it has one.
+
+    What was activations lies in pieces, and the sum, one large vector, would come on top of them.
+    """
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 def _trainable(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

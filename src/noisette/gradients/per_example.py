@@ -159,14 +159,16 @@ class Gradients:
         kernel, way = encoder.kernel(), self._ways()[0]
         if kernel is None or not isinstance(way, Layers) or not sums.takes(kernel, self._layout):
             return None
-        total, terms = torch.zeros(self.dim, dtype=torch.float64), list[Term]()
+        total, terms = torch.zeros(0, dtype=torch.float64), list[Term]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
         sizes = self._sizes or Sizes()
         most = sizes.most(min(most, sums.at_a_time(way.copied)))
         for part in parts(batch, most):
             terms = way.terms(filled(part, sizes.of(size(part), most)), size(part))
+            self._layout.spare()
+            total = total if len(total) else self.zeros()  # not before: a pass of a large model takes as much
             sums.add(kernel, terms, self._layout, size(part), total, most)
-        return sums.in_order(terms, self._layout, total) if terms else total
+        return sums.in_order(terms, self._layout, total) if terms else self.zeros()
 
     def check(self, batch: Batch) -> None:
         """Try the model on made-up examples of the shapes of a batch, which may be empty; not on its own examples.

@@ -17,7 +17,7 @@ from noisette.batch import Batch, rows, size
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.sums import at_a_time
-from noisette.gradients.terms import Term
+from noisette.gradients.terms import Term, Wide
 from noisette.gradients.ways import Loop, Way
 
 __all__ = ["Sizes", "steady"]
@@ -99,8 +99,10 @@ def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
     """The gradients of so many examples, `made` again and again: layer by layer where they are computed so."""
     batch = rows(made, torch.arange(count) % size(made))
     if isinstance(way, Layers):
-        terms = zip(way.terms(batch), layout.spans, strict=True)
-        return [partial(_rows_of, term, layout, span) for term, span in terms]
+        terms = way.terms(batch)
+        rows_of = [partial(_rows_of, term, layout, span) for term, span in zip(terms, layout.spans, strict=True)]
+        # beside its rows, the norms that a term says they have
+        return [*rows_of, *(term.square_norms().unsqueeze(1).__getitem__ for term in terms if isinstance(term, Wide))]
     found = layout.rows(count)
     way.rows(batch, found)
     kept = found.clone()  # the memory of rows is used again and again

@@ -31,12 +31,18 @@ __all__ = [
     "Products",
     "Rows",
     "Term",
+    "Wide",
     "outer",
     "room",
     "single",
 ]
 
 _ALIKE = 16  # numbers after which memory is aligned as before
+_SMALL = 1 << 16  # coordinates of a weight whose rows are computed at once
+_SLICE = 1 << 18  # coordinates of a larger one that are: they stay in the cache
+_FEW = 8  # examples whose rows are there together
+_LARGEST = 2.0**126  # what sums in float32 do not leave their range below
+_SPARE = 2.0**-22  # for what products in float32 round
 
 
 class Term(ABC):
@@ -91,7 +97,10 @@ def outer(x: Tensor, g: Tensor) -> Term:
     (<class 'noisette.gradients.terms.Outer'>, <class 'noisette.gradients.terms.Products'>)
     """
     x, g = _positions(single(x)), _positions(single(g))
-    return Outer(x.squeeze(1), g.squeeze(1)) if x.shape[1] == 1 else Products(x, g)
+    (_, positions, width), high = x.shape, g.shape[2]
+    if positions == 1:
+        return Outer(x.squeeze(1), g.squeeze(1))
+    return (Wide if 2 * positions * (width + high) < width * high > _SMALL and fits(x) else Products)(x, g)
 
 
 class Products(Term):
@@ -107,6 +116,77 @@ class Products(Term):
         x, g = self._x[some], self._g[some]
         torch.bmm(g.transpose(1, 2), x, out=out.view(len(g), g.shape[2], x.shape[2]))
         return out
+
+
+class Wide(Factored):
+    """The same for a weight that is large beside the number of positions, slice by slice of its outputs.
+
+    Norms come from products over positions, x times x and g times g, which are small here. They need not be right, and
+    where terms cancel they are not: each row is brought within the norm that it was said to have when it is added. So
+    it need not be there before, nor any other row of its example (docs/theory.md).
+
+    >>> weight = Wide(torch.tensor([[[1.0, 2.0], [0.0, 1.0]]]), torch.tensor([[[1.0], [3.0]]]))
+    >>> weight.rows(slice(None), torch.empty(1, 2)), weight.square_norms().round()
+    (tensor([[1., 5.]]), tensor([26.], dtype=torch.float64))
+    """
+
+    def __init__(self, x: Tensor, g: Tensor) -> None:
+        self._x, self._g, self._said = x, g, list[Tensor]()
+
+    def rows(self, some: slice, out: Tensor) -> Tensor:
+        for number, (x, g) in enumerate(zip(self._x[some], self._g[some], strict=True)):
+            for outputs in self._slices():
+                self._row(x, g[:, outputs], self._columns(out, outputs)[number])
+        return out
+
+    def square_norms(self) -> Tensor:
+        """The square of what is said to be every example's norm, float64 (B,); infinite where its rows may be."""
+        found = torch.zeros(len(self._x), dtype=torch.float64)
+        for norms in self._norms():  # one after the other: a sum over them would round by the number of examples
+            found += norms.square()
+        return found
+
+    def add(self, weights: Tensor, total: Tensor, step: float) -> None:
+        """Add the rows of the first b examples, each within its norm and times its weight, float64 (b,), to `total`."""
+        isa, width = compiled.variant(), self._x.shape[2]
+        assert isa is not None, "without the kernel all rows are there"
+        place = room(_FEW, self._high * width, self._x.dtype, self._x.device)
+        for outputs, norms in zip(self._slices(), self._norms(), strict=True):
+            part = self._columns(total.unsqueeze(0), outputs)[0]
+            for start in range(0, len(weights), _FEW):
+                some = slice(start, min(start + _FEW, len(weights)))
+                rows = place[: some.stop - start, : len(part)]
+                for x, g, row in zip(self._x[some], self._g[some], rows, strict=True):
+                    self._row(x, g[:, outputs], row)
+                compiled.native.add_bounded(rows, norms[some], weights[some], step, part, isa)
+
+    def _norms(self) -> list[Tensor]:
+        """For each slice what the norms of its rows are said to be, a little more than they are, float64 (B,)."""
+        if not self._said:
+            inputs = _gram(self._x)
+            for outputs in self._slices():
+                both = _gram(self._g[:, :, outputs]) * inputs
+                largest = both.diagonal(dim1=1, dim2=2).sqrt().sum(dim=1)  # what no sum of these terms exceeds
+                square = both.sum(dim=(1, 2)).clamp(min=0) + _SPARE * largest.square()
+                self._said.append(torch.where(largest < _LARGEST, square, torch.inf).sqrt())
+        return self._said
+
+    def _row(self, x: Tensor, g: Tensor, out: Tensor) -> None:
+        torch.mm(g.T, x, out=out.view(g.shape[1], x.shape[1]))
+
+    def _columns(self, rows: Tensor, outputs: slice) -> Tensor:
+        """Of rows (b, n), or what is like them, those of some outputs: the same memory."""
+        width = self._x.shape[2]
+        return rows[:, outputs.start * width : outputs.stop * width]
+
+    @property
+    def _high(self) -> int:
+        """Outputs of a slice."""
+        return max(1, _SLICE // self._x.shape[2])
+
+    def _slices(self) -> list[slice]:
+        count = self._g.shape[2]
+        return [slice(start, min(start + self._high, count)) for start in range(0, count, self._high)]
 
 
 class Outer(Factored, Native):
@@ -248,6 +328,14 @@ def room(count: int, length: int, dtype: torch.dtype, device: torch.device) -> T
     (16, 1)
     """
     return torch.empty(count, -(-length // _ALIKE) * _ALIKE, dtype=dtype, device=device)[:, :length]
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Products of all positions of an example with each other, (B, T, n) to (B, T, T), in float32 and given as float64.
+
+    One example after the other, so that none is rounded by the company it is in.
+    """
+    return torch.stack([torch.mm(one, one.T) for one in values]).double()
 
 
 def single(values: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from noisette.errors import InvalidInput
 __all__ = ["Guard"]
 
 _FIRST = 3  # the second mistake is made in every turn or in none
+_BLOCK = 1 << 20  # numbers that are converted at a time
 
 
 class Guard:
@@ -92,7 +93,8 @@ class Guard:
         return any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
 
     def _places(self) -> list[float]:
-        return [float(p.detach().sum(dtype=torch.float64)) for p in self._parameters]
+        parts = (torch.split(p.detach().reshape(-1), _BLOCK) for p in self._parameters)
+        return [sum(float(part.sum(dtype=torch.float64)) for part in each) for each in parts]
 
 
 def _noticed(guard: Guard) -> Any:

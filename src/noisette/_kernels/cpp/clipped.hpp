@@ -25,14 +25,28 @@ double square(const float* v, int64_t n) {
   return sum;
 }
 
-void add_scaled(const float* v, int64_t n, double factor, Steps steps, double* total) {
-  const double scale = factor * steps.inverse;
+// Vectors v (group, n), times a factor each, in whole steps: a group of them adds up within 32 bits.
+void add_scaled(const float* const* v, const double* factors, int64_t group, int64_t n, Steps steps, double* total) {
+  const float* used[kGroup];
+  double scale[kGroup];
+  int count = 0;
+  for (int64_t e = 0; e < group; ++e) {
+    if (factors[e] == 0.0) continue;
+    used[count] = v[e];
+    scale[count++] = factors[e] * steps.inverse;
+  }
+  if (count == 0) return;
   int64_t i = 0;
   for (; i + H <= n; i += H) {
-    const Whole whole = __builtin_convertvector(scale * widened(v + i), Whole);
-    store(total + i, load_double(total + i) + __builtin_convertvector(whole, D) * steps.step);
+    Whole sum{};
+    for (int e = 0; e < count; ++e) sum += __builtin_convertvector(widened(used[e] + i) * scale[e], Whole);
+    store(total + i, load_double(total + i) + __builtin_convertvector(sum, D) * steps.step);
   }
-  for (; i < n; ++i) total[i] += steps.of(factor * v[i]);
+  for (; i < n; ++i) {
+    int32_t sum = 0;
+    for (int e = 0; e < count; ++e) sum += static_cast<int32_t>(used[e][i] * scale[e]);
+    total[i] += sum * steps.step;
+  }
 }
 
 void clipped(const Job& job, View* const* views, const int64_t* whose, int64_t group) {
@@ -51,16 +65,15 @@ void clipped(const Job& job, View* const* views, const int64_t* whose, int64_t g
   }
   for (int64_t p = 0; p < job.count; ++p) {
     const Piece& piece = job.pieces[p];
-    for (int64_t row = 0; row < piece.rows; ++row)
-      for (int64_t start = 0; start < piece.cols; start += kTile) {
-        const int64_t n = start + kTile < piece.cols ? kTile : piece.cols - start;
-        double* total = job.total + piece.at + row * piece.cols + start;
-        for (int64_t e = 0; e < group; ++e) {
-          const View& view = views[e][p];
-          const double scale = piece.outer ? factor[e] * view.rows[row] : factor[e];
-          if (scale != 0.0) add_scaled(view.cols + start, n, scale, grid, total);
-        }
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const float* v[kGroup];
+      double scale[kGroup];
+      for (int64_t e = 0; e < group; ++e) {
+        v[e] = views[e][p].cols;
+        scale[e] = piece.outer ? factor[e] * views[e][p].rows[row] : factor[e];
       }
+      add_scaled(v, scale, group, piece.cols, grid, job.total + piece.at + row * piece.cols);
+    }
   }
 }
 

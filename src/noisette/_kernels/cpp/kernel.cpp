@@ -61,4 +61,21 @@ void encode(const Job& job) {
   }
 }
 
+// A vector is brought within its bound first, whatever that was made of, then multiplied by its factor.
+void add_bounded(const Bounded& all) {
+  for (int64_t first = 0; first < all.count; first += kGroup) {
+    const int64_t group = all.count - first < kGroup ? all.count - first : kGroup;
+    const float* v[kGroup];
+    double factor[kGroup];
+    for (int64_t e = 0; e < group; ++e) {
+      v[e] = all.v + (first + e) * all.stride;
+      factor[e] = all.factors[first + e];
+      if (factor[e] == 0.0) continue;
+      const double bound = all.bounds[first + e], norm = std::sqrt(square(v[e], all.n));
+      if (!(norm <= bound)) factor[e] *= norm < __builtin_inf() && bound > 0.0 ? bound / norm : 0.0;
+    }
+    add_scaled(v, factor, group, all.n, {all.step, 1 / all.step}, all.total);
+  }
+}
+
 }  // namespace noisette::NOISETTE_ISA

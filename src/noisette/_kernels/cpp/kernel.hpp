@@ -112,10 +112,23 @@ struct Job {
 
 using Encode = void (*)(const Job&);
 
-namespace plain { void encode(const Job&); }
+// Some coordinates of the gradients of a few examples, what the norm of each may be, and what it is multiplied by.
+struct Bounded {
+  const float* v;
+  int64_t stride, count, n;
+  const double *bounds, *factors;  // (count)
+  double step;
+  double* total;  // (n), added to
+};
+
+#define NOISETTE_KERNEL   \
+  void encode(const Job&); \
+  void add_bounded(const Bounded&);
+namespace plain { NOISETTE_KERNEL }
 #ifdef NOISETTE_X86
-namespace avx2 { void encode(const Job&); }
-namespace avx512 { void encode(const Job&); }
+namespace avx2 { NOISETTE_KERNEL }
+namespace avx512 { NOISETTE_KERNEL }
 #endif
+#undef NOISETTE_KERNEL
 
 }  // namespace noisette

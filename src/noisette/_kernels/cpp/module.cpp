@@ -50,23 +50,39 @@ void encode_sum(const OwnedPlan& owned, Layers& layers, Total total, Total squar
   std::vector<Memory> memories = shelf.take(static_cast<size_t>(workers));
   for (Memory& memory : memories) memory.fit(layers, owned, (count + workers - 1) / workers);
   std::vector<std::vector<double>> totals(static_cast<size_t>(workers));
+  std::vector<Piece> together = layers.pieces();  // end to end: of a large model they may be little
+  int64_t length = 0;
+  for (Piece& piece : together) piece.at = std::exchange(length, length + piece.rows * piece.cols);
   auto work = [&](int64_t w) {
-    double* mine = out;
-    if (w > 0) {
-      totals[static_cast<size_t>(w)].resize(static_cast<size_t>(dim));
-      mine = totals[static_cast<size_t>(w)].data();
-    }
-    run({&plan, layers.layers().data(), layers.pieces().data(), static_cast<int64_t>(layers.pieces().size()),
-         count * w / workers, count * (w + 1) / workers, squares.data(), factors.data(), mine,
-         &memories[static_cast<size_t>(w)].work});
+    std::vector<double>& own = totals[static_cast<size_t>(w)];
+    if (w > 0) own.resize(static_cast<size_t>(length));
+    run({&plan, layers.layers().data(), (w > 0 ? together : layers.pieces()).data(),
+         static_cast<int64_t>(together.size()), count * w / workers, count * (w + 1) / workers, squares.data(),
+         factors.data(), w > 0 ? own.data() : out, &memories[static_cast<size_t>(w)].work});
   };
   std::vector<std::thread> pool;
   for (int64_t w = 1; w < workers; ++w) pool.emplace_back(work, w);
   work(0);
   for (std::thread& thread : pool) thread.join();
   for (int64_t w = 1; w < workers; ++w)
-    for (int64_t i = 0; i < dim; ++i) out[i] += totals[static_cast<size_t>(w)][static_cast<size_t>(i)];
+    for (size_t p = 0; p < together.size(); ++p) {
+      const double* from = totals[static_cast<size_t>(w)].data() + together[p].at;
+      double* to = out + layers.pieces()[p].at;
+      for (int64_t i = 0; i < together[p].rows * together[p].cols; ++i) to[i] += from[i];
+    }
   shelf.give_back(std::move(memories));
+}
+
+// Adds vectors (B, n), each brought within its bound (B) and multiplied by its factor (B), to `total` (n).
+void add_bounded(Floats v, Total bounds, Total factors, double step, Total total, const std::string& isa) {
+  const auto run = NOISETTE_PICK(isa, add_bounded);
+  require(run != nullptr, "this machine or this build has no such instruction set");
+  require(v.ndim() == 2 && v.shape(1) == total.shape(0), "vectors are (B, n), and the total is (n)");
+  check_strides(v, "the numbers of a vector must lie together");
+  require(bounds.shape(0) == v.shape(0) && factors.shape(0) == v.shape(0), "every vector has a bound and a factor");
+  require(step >= 0x1p-126 && step <= 0x1p100, "a step is neither tiny nor huge");
+  run({v.data(), v.stride(0), static_cast<int64_t>(v.shape(0)), static_cast<int64_t>(v.shape(1)), bounds.data(),
+       factors.data(), step, total.data()});
 }
 
 }  // namespace
@@ -91,6 +107,8 @@ NB_MODULE(_native, m) {
       .def("add", &LookedUp::add, "weights"_a.noconvert(), "step"_a, "total"_a.noconvert());
   m.def("encode_sum", &encode_sum, "plan"_a, "layers"_a, "total"_a.noconvert(), "squares"_a.noconvert(),
         "factors"_a.noconvert(), "threads"_a, "isa"_a);
+  m.def("add_bounded", &add_bounded, "v"_a.noconvert(), "bounds"_a.noconvert(), "factors"_a.noconvert(), "step"_a,
+        "total"_a.noconvert(), "isa"_a);
   m.def("gaussian_pairs", &gaussian_pairs, "words"_a.noconvert(), "draws"_a.noconvert(), "isa"_a);
   m.def("student_draws", &student_draws, "words"_a.noconvert(), "df"_a, "draws"_a.noconvert(), "isa"_a);
   m.def("add_noise", &add_noise, "total"_a.noconvert(), "noise"_a.noconvert(), "coarse"_a, "most"_a, "end"_a, "isa"_a);

@@ -51,10 +51,9 @@ inline D widened(const float* p) {
   return __builtin_convertvector(half, D);
 }
 
-// Rounded toward zero to whole steps of the grid, so that it stays in the image and no sum rounds.
+// What is added is rounded toward zero to whole steps of the grid, so that it stays in the image and no sum rounds.
 struct Steps {
   double step, inverse;
-  double of(double v) const { return static_cast<int32_t>(v * inverse) * step; }
 };
 
 inline Steps steps(const Plan& plan) { return {plan.step, 1 / plan.step}; }
