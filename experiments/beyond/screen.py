@@ -6,6 +6,11 @@ one entry of experiments/results/beyond/screening.json. What is chosen by it is 
 the library.
 
     python experiments/beyond/screen.py cifar10 --examples 15000 --epsilon 1 --steps 60 --lr 400 700 --bias 0 1
+
+Other features than the recipe's are tried by their text; only the pictures that are needed are mapped, and parts that
+several joins have are learnt and mapped once:
+
+    python experiments/beyond/screen.py fashion-mnist --features "TwoLayers(pictures='silhouettes', axes=1600)"
 """
 
 from __future__ import annotations
@@ -13,15 +18,23 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import torch
 from common import RESULTS, Examples, keep, kept
-from torch import nn
+from torch import Tensor, nn
 
 from noisette import L2, Gaussian, Mechanism, calibrate
-from noisette.recipes import Recipe, Seen
+from noisette import data as datasets
+from noisette.data.files import cache_folder
+from noisette.features import Features, Fixed, Joined, cached, learnt
+from noisette.features.base import principal
+from noisette.features.joined import Beside
+from noisette.features.pictures import draw
+from noisette.recipes import Recipe
+from noisette.spec import parse
 
 PATH = RESULTS / "screening.json"
 
@@ -32,6 +45,20 @@ def scale(epsilon: float) -> float:
     one = calibrate(Mechanism(L2(dim=1), Gaussian(), rate=1.0, steps=1), epsilon, 1e-5, field="scale")
     assert one.noise.scale is not None
     return one.noise.scale
+
+
+def seen(spec: Features, images: Tensor) -> Tensor:
+    """What `spec` makes of `images`: as a recipe does it, but that the parts of a join come from files of their own."""
+    shape, folder = tuple(images.shape[1:]), cache_folder()
+    if not isinstance(spec, Joined):
+        return cached(learnt(spec, shape, folder), images, folder)
+    parts: list[Fixed] = [learnt(part, shape, folder) for part in spec.parts]
+    raw = Beside(parts, spec.weights)
+    made_up = draw(spec.pictures, spec.count, shape, spec.seed)
+    rows, mapped = (raw.beside([cached(part, them, folder) for part in parts]) for them in (made_up, images))
+    mean = rows.mean(dim=0)
+    fixed = Fixed(raw, mean, *principal(rows - mean, spec.axes), spec.whitening)
+    return fixed.scaled(fixed.along(mapped))
 
 
 def trained(some: Examples, held: Examples, total: int, trial: dict[str, Any]) -> float:
@@ -64,19 +91,29 @@ def main() -> None:
     }  # fmt: skip
     for name, (kind, default) in kinds.items():
         parser.add_argument(f"--{name}", type=kind, nargs="+", default=default)
+    parser.add_argument("--features", nargs="+")
     asked = parser.parse_args()
     recipe, done = Recipe.load(asked.recipe), kept(PATH)
-    data = Seen.of(recipe).data
-    x, y, edge = data.train_inputs, data.train_targets, len(data.train_inputs) * 5 // 6
-    about = {"data": recipe.data, "features": recipe.features, "examples": asked.examples}
-    for values in itertools.product(*(getattr(asked, name) for name in kinds)):
-        trial = {**about, **dict(zip(kinds, values, strict=True))}
-        if any(trial.items() <= one.items() for one in done):
-            continue
-        some = x[: asked.examples], y[: asked.examples]
-        done.append(trial | {"validation": round(trained(some, (x[edge:], y[edge:]), edge, trial), 4)})
-        keep(PATH, done)
-        print({name: done[-1][name] for name in (*kinds, "validation")}, flush=True)
+    data, size = datasets.load(recipe.data), asked.examples
+    edge = len(data.train_inputs) * 5 // 6
+    needed = torch.cat([torch.arange(size), torch.arange(edge, len(data.train_inputs))])
+    images, y = data.train_inputs[needed], data.train_targets[needed]
+    for features in asked.features or [recipe.features]:
+        about = {"data": recipe.data, "features": features, "examples": size}
+        trials = [about | dict(zip(kinds, values, strict=True)) for values in every(asked, kinds)]
+        trials = [trial for trial in trials if not any(trial.items() <= one.items() for one in done)]
+        x = seen(parse(features, Features), images) if trials else images
+        print(features)
+        for trial in trials:
+            found = trained((x[:size], y[:size]), (x[size:], y[size:]), edge, trial)
+            done.append(trial | {"validation": round(found, 4)})
+            keep(PATH, done)
+            print({name: done[-1][name] for name in (*kinds, "validation")}, flush=True)
+
+
+def every(asked: argparse.Namespace, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    """All combinations of the values that were asked for."""
+    return itertools.product(*(getattr(asked, name) for name in names))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Patch features: how much of each of many small filters is where in an image. The filters are learnt from leaves."""
+"""Patch features: how much of each of many small filters is where in an image. The filters are learnt."""
 
 from __future__ import annotations
 

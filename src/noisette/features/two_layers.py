@@ -1,4 +1,4 @@
-"""Patch features of patch features: filters of filters, for corners, curves and textures. Learnt from leaves."""
+"""Patch features of patch features: filters of filters, for corners, curves and textures. All are learnt."""
 
 from __future__ import annotations
 
