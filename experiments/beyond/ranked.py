@@ -48,10 +48,11 @@ TASKS = {
 }
 WAYS = {
     "L2, Gaussian": {"encoder": "L2(radius=0.1)"},
-    "tails, Gaussian": {"encoder": "Ranked(profiles=Tails(), radius=0.1)"},
     "tails, Student-t, Score": {
         "encoder": "Ranked(profiles=Tails(), radius=0.1)", "noise": "StudentT(df=9)", "denoiser": "Score()"
     },
+    "tails, Student-t": {"encoder": "Ranked(profiles=Tails(), radius=0.1)", "noise": "StudentT(df=9)"},
+    "tails, Gaussian": {"encoder": "Ranked(profiles=Tails(), radius=0.1)"},
 }  # fmt: skip
 SEEDS = (0, 1, 2)
 
