@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,12 @@ def kept(path: Path) -> list[dict[str, Any]]:
 def keep(path: Path, entries: list[dict[str, Any]]) -> None:
     """Write them, one a line; a crash leaves the file as it was."""
     write(path, ("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n").encode())
+
+
+def commit() -> str:
+    """The commit that runs are made at."""
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
 
 
 def settings(recipe: Recipe) -> dict[str, Any]:

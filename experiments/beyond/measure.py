@@ -8,12 +8,11 @@ there already with the settings of today is not run again.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from typing import Any
 
-from common import RESULTS, keep, kept, one_run, settings, shown
+from common import RESULTS, commit, keep, kept, one_run, settings, shown
 
 from noisette.recipes import Assembly, Recipe, Seen
 
@@ -25,7 +24,6 @@ def main(name: str, *budgets: str) -> None:
     path = RESULTS / f"{name}.json"
     done = kept(path)
     data = Seen.of(Recipe.load(name)).data
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     for budget in map(float, budgets):
         recipe = Recipe.load(name).changed(epsilon=budget)
         wanted: list[dict[str, Any]] = [{"epsilon": budget, "seed": seed, **settings(recipe)} for seed in SEEDS]
@@ -38,7 +36,7 @@ def main(name: str, *budgets: str) -> None:
             right, spent = one_run(recipe, mechanism, made.train, made.test, one["seed"])
             done.append({
                 **one, "accuracy": right, "spent": spent, "scale": mechanism.noise.scale,
-                "commit": commit.stdout.strip(), "seconds": round(time.monotonic() - began, 1),
+                "commit": commit(), "seconds": round(time.monotonic() - began, 1),
                 "cpu": round(time.process_time() - cpu, 1),
             })  # fmt: skip
             path.parent.mkdir(parents=True, exist_ok=True)

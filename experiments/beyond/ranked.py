@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from common import RESULTS, Examples, keep, kept, one_run
+from common import RESULTS, Examples, commit, keep, kept, one_run
 from torch import nn
 
 from noisette.recipes import Recipe, Seen
@@ -85,7 +85,8 @@ class Search:
         recipe, began = self.recipe.changed(**WAYS[way], lr=lr), time.process_time()
         mechanism = recipe.mechanism(10 * self.task.axes, edge)
         right, spent = one_run(recipe, mechanism, (x[:edge], y[:edge]), held, seed)
-        self.done.append(key | {"accuracy": right, "spent": spent, "cpu": round(time.process_time() - began, 1)})
+        cpu = round(time.process_time() - began, 1)
+        self.done.append(key | {"accuracy": right, "spent": spent, "cpu": cpu, "commit": commit()})
         keep(PATH, self.done)
         print(
             {name: self.done[-1][name] for name in ("kind", "task", "way", "lr", "seed", "accuracy", "cpu")}, flush=True
