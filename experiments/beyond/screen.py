@@ -18,10 +18,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
+import richer  # noqa: F401 - its features and pictures can be named
 import torch
 from common import RESULTS, Examples, keep, kept
 from torch import Tensor, nn
@@ -37,6 +38,12 @@ from noisette.recipes import Recipe
 from noisette.spec import parse
 
 PATH = RESULTS / "screening.json"
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda scores: torch.softmax(scores, dim=1),
+    "sigmoid": torch.sigmoid,
+    "squares": lambda scores: scores,
+}
+"""What a loss makes of scores (n, 10): its derivative is that less the targets."""
 
 
 @cache
@@ -61,17 +68,28 @@ def seen(spec: Features, images: Tensor) -> Tensor:
     return fixed.scaled(fixed.along(mapped))
 
 
+def waves(rows: Tensor, count: int, width: float) -> Tensor:
+    """Random Fourier features (n, count) of rows (n, d), for a Gaussian kernel of `width`; without any, the rows."""
+    if not count:
+        return rows
+    generator = torch.Generator().manual_seed(0)
+    frequencies = torch.randn(rows.shape[1], count, generator=generator) / width
+    phases = 2 * math.pi * torch.rand(count, generator=generator)
+    return nn.functional.normalize((rows @ frequencies + phases).cos(), dim=1)
+
+
 def trained(some: Examples, held: Examples, total: int, trial: dict[str, Any]) -> float:
     """Accuracy on `held` after `trial` on `some` of `total` examples, features (n, d) of length one."""
     (x, y), size = some, len(some[0])
-    targets = nn.functional.one_hot(y, 10).float()
-    x, seen = (nn.functional.pad(rows, (0, 1), value=float(trial["bias"])) for rows in (x, held[0]))
+    targets, loss = nn.functional.one_hot(y, 10).float(), LOSSES[trial["loss"]]
+    x, seen = (waves(rows, trial["waves"], trial["width"]) for rows in (x, held[0]))
+    x, seen = (nn.functional.pad(rows, (0, 1), value=float(trial["bias"])) for rows in (x, seen))
     lengths = x.norm(dim=1)
     noise = scale(trial["epsilon"]) * math.sqrt(trial["steps"]) * size / total * trial["radius"]
     generator = torch.Generator().manual_seed(trial["seed"])
     weights, velocity, average = (torch.zeros(10, x.shape[1]) for _ in range(3))
     for step in range(trial["steps"]):
-        wrong = torch.softmax(nn.functional.linear(x, weights), dim=1) - targets
+        wrong = loss(nn.functional.linear(x, weights)) - targets
         wrong *= (trial["radius"] / (wrong.norm(dim=1) * lengths).clamp(min=1e-12)).clamp(max=1)[:, None]
         gradient = (wrong.T @ x + noise * torch.randn(weights.shape, generator=generator)) / size
         velocity.mul_(0.9).add_(gradient)
@@ -88,6 +106,7 @@ def main() -> None:
     kinds: dict[str, tuple[type, list[Any]]] = {
         "epsilon": (float, [1.0]), "steps": (int, [60]), "lr": (float, [400.0]), "radius": (float, [0.1]),
         "bias": (int, [0]), "averaging": (float, [0.0]), "seed": (int, [0]),
+        "loss": (str, ["softmax"]), "waves": (int, [0]), "width": (float, [1.0]),
     }  # fmt: skip
     for name, (kind, default) in kinds.items():
         parser.add_argument(f"--{name}", type=kind, nargs="+", default=default)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
 from noisette.features.pictures import PICTURES, draw
+from noisette.features.side_by_side import Progress, side_by_side
 from noisette.spec import Spec, real, whole
 
-__all__ = ["Features", "Fixed", "Progress"]
-
-Progress = Callable[[int, int], None]
-"""Is told how many of how many examples are done."""
+__all__ = ["Features", "Fixed"]
 
 
 class Fixed(nn.Module):
@@ -177,16 +175,14 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return int(shape[0]), int(shape[1]), int(shape[2])
 
 
-def _mapped(module: nn.Module, images: Tensor, progress: Progress | None, batch: int = 50) -> Tensor:
-    """What `module` makes of `images` (N, ...), a batch at a time: (N, D) or (N, D, h, w)."""
-    found = torch.empty(0)
-    for start in range(0, len(images), batch):
-        part = module(images[start : start + batch])
+def _mapped(module: nn.Module, images: Tensor, progress: Progress | None) -> Tensor:
+    """What `module` makes of `images` (N, ...): (N, D) or (N, D, h, w)."""
+    found, done = torch.empty(0), 0
+    for part in side_by_side(module, images, progress):
         # one block of memory from the start: many small ones between large passing ones would keep all of it in use
-        found = found if start else torch.empty(len(images), *part.shape[1:])
-        found[start : start + len(part)] = part
-        if progress is not None:
-            progress(min(start + batch, len(images)), len(images))
+        found = found if done else torch.empty(len(images), *part.shape[1:])
+        found[done : done + len(part)] = part
+        done += len(part)
     return found
 
 

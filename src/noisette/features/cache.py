@@ -15,9 +15,10 @@ from torch import Tensor
 
 from noisette import files
 from noisette.errors import InvalidInput
-from noisette.features.base import Features, Fixed, Progress
+from noisette.features.base import Features, Fixed
 from noisette.features.joined import Beside
 from noisette.features.kept import HEADER, check, made
+from noisette.features.side_by_side import Progress, side_by_side
 
 __all__ = ["cached", "learnt"]
 
@@ -75,16 +76,19 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     return found
 
 
-def _stream(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None, batch: int = 50) -> Iterator[bytes]:
-    joined = fixed.raw if isinstance(fixed.raw, Beside) else None
-    parts = [] if joined is None else [cached(part, images, folder, progress) for part in joined.members]
-    for start in range(0, len(images), batch):
-        rows = slice(start, start + batch)
-        with torch.no_grad():
-            seen = fixed.seen(images[rows]) if joined is None else fixed.along(joined.beside([p[rows] for p in parts]))
+def _stream(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None) -> Iterator[bytes]:
+    joined = fixed.raw
+    if isinstance(joined, Beside):
+        parts = [cached(part, images, folder, progress) for part in joined.members]
+
+        def along(rows: Tensor) -> Tensor:
+            return fixed.along(joined.beside([part[rows] for part in parts]))
+
+        found = side_by_side(along, torch.arange(len(images)))
+    else:
+        found = side_by_side(fixed.seen, images, progress)
+    for seen in found:
         yield seen.to(torch.float16).numpy().tobytes()
-        if joined is None and progress is not None:
-            progress(min(start + batch, len(images)), len(images))
 
 
 def _digest(fixed: Fixed, images: Tensor) -> str:

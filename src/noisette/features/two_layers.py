@@ -14,7 +14,7 @@ from noisette.features.base import Features, principal
 from noisette.features.responses import Responses, mirrored_means, patches_of
 from noisette.spec import real, whole
 
-__all__ = ["TwoLayers"]
+__all__ = ["Maps", "TwoLayers"]
 
 _REACH = 3
 """Places a side of a patch of the second layer."""
@@ -69,22 +69,22 @@ class TwoLayers(Features):
         responses = Responses(
             self.channels, self.second, _REACH, self.grid, self.threshold, self.group, self.maps, centred=True
         )
-        return nn.Sequential(_Maps(shape[0], self), responses)
+        return nn.Sequential(Maps(shape[0], self.first, self.size, self.channels, self.threshold), responses)
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         assert isinstance(raw, nn.Sequential)
         maps, responses = raw
-        assert isinstance(maps, _Maps)
+        assert isinstance(maps, Maps)
         maps.learn(pictures, self.seed)
         filters = mirrored_means(maps(pictures), self.second, _REACH, self.seed, maps.parity)
         responses.get_buffer("filters").copy_(filters)
 
 
-class _Maps(nn.Module):
-    """The first layer: images (N, C, H, W) to maps (N, channels, h, w) of responses to filters.
+class Maps(nn.Module):
+    """A layer: images, or `centred` maps, (N, C, H, W) to maps (N, channels, h, w) of responses to filters.
 
-    `axes` (channels, 2 * first) and `mean` are those of the square roots of both signs' responses; `parity` (channels,)
-    is 1 for those that are the same for a filter and its mirror image, -1 for those that are opposite.
+    `axes` (channels, 2 * filters) and `mean` are those of the square roots of both signs' responses; `parity`
+    (channels,) is 1 for those that are the same for a filter and its mirror image, -1 for those that are opposite.
     """
 
     filters: Tensor
@@ -92,21 +92,26 @@ class _Maps(nn.Module):
     axes: Tensor
     parity: Tensor
 
-    def __init__(self, colours: int, spec: TwoLayers) -> None:
+    def __init__(
+        self, colours: int, filters: int, size: int, channels: int, threshold: float, centred: bool = False
+    ) -> None:
         super().__init__()
-        self._threshold = spec.threshold
-        self.register_buffer("filters", torch.zeros(spec.first, colours, spec.size, spec.size))
-        self.register_buffer("mean", torch.zeros(2 * spec.first))
-        self.register_buffer("axes", torch.zeros(spec.channels, 2 * spec.first))
-        self.register_buffer("parity", torch.ones(spec.channels))
+        self._threshold, self._centred = threshold, centred
+        self.register_buffer("filters", torch.zeros(filters, colours, size, size))
+        self.register_buffer("mean", torch.zeros(2 * filters))
+        self.register_buffer("axes", torch.zeros(channels, 2 * filters))
+        self.register_buffer("parity", torch.ones(channels))
 
     def extra_repr(self) -> str:
         return f"threshold={self._threshold}"
 
-    def learn(self, pictures: Tensor, seed: int, count: int = 500) -> None:
-        """The filters from `pictures` (N, C, H, W), then the axes of responses in `count` of them."""
+    def learn(self, pictures: Tensor, seed: int, parity: Tensor | None = None, count: int = 500) -> None:
+        """The filters from `pictures` (N, C, H, W), then the axes of responses in `count` of them.
+
+        `parity` (C,) is that of the layer below, whose maps are the pictures.
+        """
         first, _, size, _ = self.filters.shape
-        self.filters.copy_(mirrored_means(pictures, first, size, seed))
+        self.filters.copy_(mirrored_means(pictures, first, size, seed, parity))
         rows = torch.cat([self._pooled(picture[None]).flatten(0, 1) for picture in pictures[:count]])
         # a filter and its mirror image, of either sign: their sum has parity 1, their difference -1
         pairs = rows.view(len(rows), 2, 2, first // 2)
@@ -135,7 +140,7 @@ class _Maps(nn.Module):
         """Square roots (h, w, 2 * first) of the averages of both signs' responses, of an image (1, C, H, W)."""
         first, _, size, _ = self.filters.shape
         sides = [side - size + 1 for side in image.shape[2:]]
-        over = F.softshrink(patches_of(image, size) @ self.filters.flatten(1).T, self._threshold)
+        over = F.softshrink(patches_of(image, size, self._centred) @ self.filters.flatten(1).T, self._threshold)
         # every other place, of windows that reach as far to the left as to the right
         windows = [4 - side % 2 for side in sides]
 
