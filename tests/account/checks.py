@@ -149,10 +149,10 @@ def check_simulation(noise, dim: int, rate: float, steps: int, draws: int, seed:
     psi = np.repeat(encoder.blocks[0].levels[0], encoder.blocks[0].counts)
     losses = simulate(noise, psi, rate, steps, draws, seed)
     ours = privacy_loss((Mechanism(encoder, noise, rate, steps),))
-    for name, drawn in (("_pmf_remove", losses.removal), ("_pmf_add", losses.addition)):
+    for name, drawn in (("removed", losses.removal), ("added", losses.addition)):
         for eps in (0.0, 0.25, 0.5, 1.0, 2.0):
             delta, error = losses.delta(drawn, eps)
-            claimed = float(getattr(ours, name).get_delta_for_epsilon(eps))
+            claimed = float(getattr(ours, name).delta(eps))
             assert delta <= claimed + ERRORS * error + 1e-12, (name, eps)
-            later = float(getattr(ours, name).get_delta_for_epsilon(eps + 0.01))
+            later = float(getattr(ours, name).delta(eps + 0.01))
             assert later <= delta * 1.03 + ERRORS * error + 1e-6, (name, eps)

@@ -56,7 +56,7 @@ def test_a_smaller_shift_has_a_lower_curve(noise: Noise) -> None:
         assert np.all(actual.forward(EPS) <= worst.forward(EPS) * 1.002 + 1e-12)
         closest = min(closest, float(worst.forward(EPS)[0] - actual.forward(EPS)[0]))
         composed = [privacy_loss((Mechanism(encoder(v), noise, 0.2, 5),)) for v in (np.sort(u), psi)]
-        small, large = (np.asarray(loss.get_delta_for_epsilon(EPS)) for loss in composed)
+        small, large = (loss.delta(EPS) for loss in composed)
         assert np.all(small <= large * 1.003 + 1e-12)
     assert closest < 0.02, "no case came near equality, so that the test saw nothing"
 

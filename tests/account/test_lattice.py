@@ -153,13 +153,44 @@ def test_connected_dots_are_never_below_the_curve(noise: Noise) -> None:
     )
 
 
-def test_deltas_are_those_of_dp_accounting() -> None:
+@pytest.mark.parametrize("infinity", [0.0, 1e-9, 0.01])
+@pytest.mark.parametrize("lower", [-30, -20, -19, -7, 0, 1, 4])
+def test_epsilons_and_deltas_are_those_of_dp_accounting(lower: int, infinity: float) -> None:
     rng = np.random.default_rng(9)
-    for lower in (-7, 0, 4):
-        pmf = Pmf(0.05, lower, rng.dirichlet(np.ones(20)) * 0.99, 0.01)
+    for concentration in (1.0, 0.05):  # many losses have next to no mass then
+        pmf = Pmf(0.05, lower, rng.dirichlet(np.full(20, concentration)) * (1 - infinity), infinity)
+        theirs = pmf.to_dp_accounting()
         deltas = pmf.deltas()
-        expected = pmf.to_dp_accounting().get_delta_for_epsilon(0.05 * np.arange(len(deltas)))
+        expected = theirs.get_delta_for_epsilon(0.05 * np.arange(len(deltas)))
         np.testing.assert_allclose(deltas, expected, atol=1e-13)
+        between = np.array([0.0, 0.003, 0.1, 0.317, 0.999, 40.0, 500.0])
+        np.testing.assert_allclose(pmf.delta(between), theirs.get_delta_for_epsilon(between), atol=1e-13)
+        assert pmf.delta(np.array(1e4)) == infinity
+        for delta in (0.0, 1e-12, 1e-9, 1e-4, 0.01, 0.3, 0.9, 1.0):
+            assert pmf.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-9, abs=1e-13)
+
+
+def test_no_smaller_epsilon_has_that_delta() -> None:
+    pmf = Pmf(0.01, -200, np.random.default_rng(2).dirichlet(np.ones(900)), 1e-8)
+    for delta in np.geomspace(2e-8, 0.5, 30):
+        found = pmf.epsilon(float(delta))
+        assert pmf.delta(np.array(found)) <= delta * (1 + 1e-9) < pmf.delta(np.array(found * (1 - 1e-6)))
+
+
+def test_a_delta_that_is_nearly_that_of_epsilon_0() -> None:
+    """Rounding may put the crossing below 0, in no piece at all."""
+    for seed in range(200):
+        pmf = Pmf(0.1, -5, np.random.default_rng(seed).dirichlet(np.ones(12)), 0.0)
+        delta = float(pmf.delta(np.array(0.0)))
+        for near in (np.nextafter(delta, 0), delta, np.nextafter(delta, 1)):
+            assert pmf.epsilon(float(near)) == pytest.approx(0.0, abs=1e-14)
+
+
+def test_losses_beyond_the_range_of_a_float() -> None:
+    """Their e^-loss is 0, so that no epsilon below them will do."""
+    pmf = Pmf(100.0, 0, np.array([0.5, 0, 0, 0, 0, 0, 0, 0, 0.25, 0.25]), 0.0)
+    assert [pmf.epsilon(delta) for delta in (0.0, 0.1, 0.3)] == [900.0, 900.0, 800.0]
+    assert pmf.epsilon(0.3) == pmf.to_dp_accounting().get_epsilon_for_delta(0.3)
 
 
 def test_excess_is_the_curve_less_that_of_equal_laws() -> None:

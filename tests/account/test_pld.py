@@ -196,12 +196,12 @@ def test_a_looser_curve_never_lowers_epsilon(planting: pytest.MonkeyPatch) -> No
     """The pipeline is monotone: raise the one-step curve anywhere and delta rises everywhere."""
     run = (Mechanism(Ranked(dim=1), StudentT(3, 0.8), 0.2, 6),)
     eps = np.linspace(0, 3, 30)
-    before = np.asarray(privacy_loss(run).get_delta_for_epsilon(eps))
+    before = privacy_loss(run).delta(eps)
     exact = step_curve(run[0].encoder, run[0].noise)
     raised = Curve(lambda e: np.minimum(1.02 * exact.forward(e), 1.0), exact.reach, exact.basis)
     planting.setattr(pld, "step_curve", lambda *_: raised)
     privacy_loss.cache_clear()
-    assert np.all(np.asarray(privacy_loss(run).get_delta_for_epsilon(eps)) > before)
+    assert np.all(privacy_loss(run).delta(eps) > before)
 
 
 @pytest.mark.parametrize("noise", [Sech(1.0), Logistic(0.6)], ids=repr)

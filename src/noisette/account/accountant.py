@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 
 from noisette.account import arithmetic, base
 from noisette.account.additions import Addition, epsilon_with
 from noisette.account.cut import chance_of_a_cut, uncut
-from noisette.account.pld import PrivacyLoss, privacy_losses
+from noisette.account.pld import privacy_losses
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
 from noisette.sampling import EXAMPLE, Poisson
@@ -108,15 +107,11 @@ def guarantees(
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
     while left:
         near = [count for count in left if count <= _NEAR * left[0]]
-        for count, loss in zip(near, privacy_losses(plain, near), strict=True):
+        for count, losses in zip(near, privacy_losses(plain, near), strict=True):
             spent = (mechanism.replace(steps=count),)
-            found[count] = _promise(spent, *_spent(spent, delta, partial(_at, loss)), delta, "pld")
+            found[count] = _promise(spent, *_spent(spent, delta, losses.epsilon), delta, "pld")
         left = left[len(near) :]
     return found
-
-
-def _at(loss: PrivacyLoss, delta: float) -> float:
-    return float(loss.get_epsilon_for_delta(delta))
 
 
 def _promise(mechanisms: Spending, value: float, floats: float | None, delta: float, accountant: str) -> Guarantee:

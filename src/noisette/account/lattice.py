@@ -1,10 +1,9 @@
 """Privacy losses on a lattice: discretised by connecting the dots, composed exactly up to a stated error.
 
-The method is dp_accounting's, and so is what reads epsilons off the result. Two parts are written here, because ten
-million coordinates or steps leave no room for rounding. `connect_dots` works on the excess of a curve over that of
-two equal laws, which is small and accurate where the curve itself is near 1. `compose` multiplies the characteristic
-functions of many different distributions at once, with every error (tails, rounding) put on the mass at infinity,
-where it can only make epsilon larger.
+The method is dp_accounting's. Ten million coordinates or steps leave no room for rounding, so it is written here once
+more. `connect_dots` works on the excess of a curve over that of two equal laws, which is small and accurate where the
+curve itself is near 1. `compose` multiplies the characteristic functions of many different distributions at once, with
+every error (tails, rounding) put on the mass at infinity, where it can only make epsilon larger.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MOST_GROUPS = 64
 _MOST_PARTS = 16
 _MOST_SIZE = 2**24  # losses in a window; with the rest that is about a gigabyte
 _MOST_DIRECT = 30_000_000
-_EXACT_CELLS = 4096
+_EXACT_CELLS = 1024
 _FEW = 500
 
 
@@ -64,14 +63,46 @@ class Pmf:
         mean = float(self.losses @ self.probs)
         return math.sqrt(max(float((self.losses - mean) ** 2 @ self.probs), 0.0))
 
+    def epsilon(self, delta: float) -> float:
+        """The least eps >= 0 at which H is at most `delta`: what dp_accounting finds, by array operations.
+
+        >>> Pmf(1.0, -1, np.array([0.25, 0.5, 0.25]), 0.0).epsilon(0.1)
+        0.4891...
+        """
+        if self.infinity > delta:
+            return math.inf
+        losses, upper, lower = self._above()
+        if not losses.size or upper[-1] - lower[-1] <= delta:
+            return 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # of losses so large that e^-loss is 0
+            crossings = np.log(np.maximum(upper - delta, 0.0) / lower)  # where the line of each piece of H is delta
+        # from one loss down to the next H is that line in e^eps: the first piece that has its crossing inside, and if
+        # none above has, the last one, whatever rounding says of its end at 0
+        first = int(np.argmax(crossings >= np.append(losses[1:], -np.inf)))
+        return float(min(max(crossings[first], 0.0), losses[first]))
+
+    def delta(self, epsilons: Array) -> Array:
+        """H at each of `epsilons`, none below 0: the sum of p (1 - e^(eps - loss)) over the losses above, and infinity.
+
+        >>> Pmf(1.0, -1, np.array([0.25, 0.5, 0.25]), 0.0).delta(np.array([0.0, 1.0])).round(4).tolist()
+        [0.158, 0.0]
+        """
+        losses, upper, lower = self._above()
+        many = np.searchsorted(-losses, -np.asarray(epsilons))  # so many losses are above
+        upper, lower = np.append(self.infinity, upper)[many], np.append(0.0, lower)[many]
+        with np.errstate(over="ignore", invalid="ignore"):  # above all losses there is nothing to take off
+            return np.where(many > 0, np.maximum(upper - np.exp(epsilons) * lower, self.infinity), self.infinity)
+
     def deltas(self) -> Array:
-        """H at 0, step, 2 step, ... up to the largest loss: the sum of p (1 - e^(eps - loss)) over the losses above."""
-        probs = self.probs[max(0, -self.lower) :] if self.lower < 0 else np.append(np.zeros(self.lower), self.probs)
-        losses = self.step * np.arange(len(probs))
-        above = np.cumsum(probs[::-1])[::-1] - probs
-        weighed = probs * np.exp(-losses)
-        below = np.exp(losses) * (np.cumsum(weighed[::-1])[::-1] - weighed)
-        return np.append(np.clip(above - below, 0.0, None), 0.0) + self.infinity
+        """H at 0, step, 2 step, ... up to the largest loss."""
+        top = max(0, self.lower + len(self.probs))
+        return self.delta(np.asarray(self.step * np.arange(top + 1)))
+
+    def _above(self) -> tuple[Array, Array, Array]:
+        """The losses above 0, descending; the mass at each and above it, infinity included; the same times e^-loss."""
+        first = max(0, 1 - self.lower)
+        losses, probs = self.losses[first:][::-1], self.probs[first:][::-1]
+        return losses, self.infinity + np.cumsum(probs), np.cumsum(probs * np.exp(-losses))
 
     def to_dp_accounting(self) -> Any:
         """The same distribution as an object of dp_accounting."""
@@ -161,7 +192,7 @@ def window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e
     if spread == 0:
         return smallest, largest, 0.0
     # in units of the whole spread, and of single losses, which a rare sample may make far larger
-    orders = np.concatenate([np.geomspace(0.05, 400, 72) / spread, np.geomspace(0.05, 400, 36)])
+    orders = np.concatenate([np.geomspace(0.05, 400, 48) / spread, np.geomspace(0.05, 400, 24)])
     budget = math.log(1 / tail)
     ups = weights @ np.stack([_log_moments(part, orders) for part in parts])
     downs = weights @ np.stack([_log_moments(part, -orders) for part in parts])
@@ -176,8 +207,8 @@ def window(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e
 def _log_moments(part: Pmf, orders: Array) -> Array:
     """Upper bounds on log E e^(order * loss) over the finite losses, for orders that are all positive or all negative.
 
-    A lattice may have millions of points: those far out are gathered at the worse ends of cells a thousandth as wide
-    as they are far.
+    A lattice may have millions of points: those far out are gathered at the worse ends of cells 1/300 as wide as they
+    are far.
     """
     index = part.lower + np.flatnonzero(part.probs)
     if not index.size:
@@ -193,7 +224,7 @@ def _log_moments(part: Pmf, orders: Array) -> Array:
 @lru_cache(maxsize=64)
 def _ends(farthest: int) -> npt.NDArray[np.int64]:
     """Ends of cells from -farthest to farthest, ascending."""
-    far = np.geomspace(_EXACT_CELLS, farthest, math.ceil(1000 * math.log(farthest / _EXACT_CELLS)))
+    far = np.geomspace(_EXACT_CELLS, farthest, math.ceil(300 * math.log(farthest / _EXACT_CELLS)))
     ends = np.unique(np.concatenate([np.arange(_EXACT_CELLS), far.astype(np.int64), [farthest]]))
     return np.concatenate([-ends[:0:-1], ends])
 

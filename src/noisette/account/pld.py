@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,7 @@ from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.search import Search, Spending, pieces_of
 
-__all__ = ["Pld", "privacy_loss", "privacy_losses"]
-
-PrivacyLoss: TypeAlias = Any
-"""A dp_accounting PrivacyLossDistribution, whose package has no types."""
+__all__ = ["Losses", "Pld", "privacy_loss", "privacy_losses"]
 
 _FINENESS = 40.0
 _LEAST_POINTS = 4000
@@ -37,53 +35,69 @@ class Pld(Accountant):
     searches = True
 
     def epsilon(self, mechanisms: Spending, delta: float) -> float:
-        return float(privacy_loss(mechanisms).get_epsilon_for_delta(delta))
+        return privacy_loss(mechanisms).epsilon(delta)
 
     def basis(self, mechanisms: Spending) -> str:
         return "; ".join(dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in pieces_of(mechanisms)))
 
 
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The privacy losses when an example is `removed` and when one is `added`: what holds, holds of both."""
+
+    removed: Pmf
+    added: Pmf
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon at `delta`; infinite where there is none."""
+        return max(self.removed.epsilon(delta), self.added.epsilon(delta))
+
+    def delta(self, epsilons: Array) -> Array:
+        """The least delta at each of `epsilons`."""
+        return np.maximum(self.removed.delta(epsilons), self.added.delta(epsilons))
+
+    def to_dp_accounting(self) -> Any:
+        """The same as an object of dp_accounting, which can be composed with others of its kind."""
+        from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
+
+        sides = self.removed.to_dp_accounting(), self.added.to_dp_accounting()
+        return privacy_loss_distribution.PrivacyLossDistribution(*sides)
+
+
 @lru_cache(maxsize=64)
-def privacy_loss(mechanisms: Spending) -> PrivacyLoss:
-    """The privacy-loss distribution of all `mechanisms`, both directions, as an object of dp_accounting.
+def privacy_loss(mechanisms: Spending) -> Losses:
+    """The privacy losses of all `mechanisms`.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=100)
-    >>> round(privacy_loss((mechanism,)).get_epsilon_for_delta(1e-5), 2)
+    >>> round(privacy_loss((mechanism,)).epsilon(1e-5), 2)
     0.55
     """
-    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
-
     paid = [mechanism for mechanism in mechanisms if mechanism.steps > 0]
     if not paid:
-        return privacy_loss_distribution.identity()
-    return _both(*next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]]))))
+        none = Pmf(1.0, 0, np.ones(1), 0.0)
+        return Losses(none, none)
+    return next(_composed(paid, np.array([[mechanism.steps for mechanism in paid]])))
 
 
-def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[PrivacyLoss]:
+def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[Losses]:
     """The same after each of several numbers of `steps`, all above 0: one lattice and one transform for all of them.
 
     >>> from noisette import L2, Gaussian, Mechanism
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=0.01, steps=100)
-    >>> [round(loss.get_epsilon_for_delta(1e-5), 2) for loss in privacy_losses(mechanism, [50, 100])]
+    >>> [round(loss.epsilon(1e-5), 2) for loss in privacy_losses(mechanism, [50, 100])]
     [0.43, 0.55]
     """
-    return (_both(*pair) for pair in _composed([mechanism], np.array(steps, dtype=np.int64)[:, None]))
+    return _composed([mechanism], np.array(steps, dtype=np.int64)[:, None])
 
 
-def _both(removed: Pmf, added: Pmf) -> PrivacyLoss:
-    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
-
-    return privacy_loss_distribution.PrivacyLossDistribution(removed.to_dp_accounting(), added.to_dp_accounting())
-
-
-def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64]) -> Iterator[tuple[Pmf, Pmf]]:
-    """For every row of `counts` (n, K), the losses of so many steps of each, on removal and on addition."""
+def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64]) -> Iterator[Losses]:
+    """For every row of `counts` (n, K), the losses of so many steps of each."""
     sides = [_search(one) if isinstance(one, Search) else _step(one) for one in paid]
     reaches, most = [side.reach for side in sides], counts.max(axis=0, keepdims=True)
     removed = compose(_lattice([side.removal for side in sides], reaches, most), counts)
     added = compose(_lattice([side.addition for side in sides], reaches, most), counts)
-    return zip(removed, added, strict=True)
+    return map(Losses, removed, added)
 
 
 def _step(mechanism: Mechanism) -> Sides:
@@ -100,7 +114,8 @@ def _search(search: Search) -> Sides:
 
 
 def _losses(mechanism: Mechanism) -> tuple[Pmf, Pmf]:
-    return next(_composed([mechanism], np.array([[mechanism.steps]])))
+    losses = next(_composed([mechanism], np.array([[mechanism.steps]])))
+    return losses.removed, losses.added
 
 
 def removal(curve: Curve, rate: float) -> Callable[[Array], Array]:

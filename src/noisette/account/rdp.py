@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from noisette.account.base import Accountant
@@ -74,14 +73,13 @@ def _one_step(mechanism: Mechanism) -> Array:
         return np.asarray(products[:, ORDERS - 2].max(axis=0) / (ORDERS - 1))
     with np.errstate(divide="ignore"):
         excess = np.where(products < 30, np.log(np.expm1(np.minimum(products, 30.0))), products)
-    out = np.empty(len(ORDERS))
-    for i, order in enumerate(ORDERS.tolist()):
-        k = np.arange(2, order + 1)
-        weights = _log_binomial(order, k) + k * math.log(q) + (order - k) * math.log1p(-q)
+    k, order = ORDERS[None, :], ORDERS[:, None]
+    weights = _log_binomials() + k * math.log(q) + (order - k) * math.log1p(-q)
+    worst = np.full(len(ORDERS), -np.inf)
+    for profile in excess:
         # A - 1 = sum over k >= 2 of binomial weights times (product of E_k - 1): the first two terms vanish
-        worst = float(log_sum(weights + excess[:, k - 2]).max())
-        out[i] = np.logaddexp(0.0, worst) / (order - 1)
-    return out
+        worst = np.maximum(worst, log_sum(np.where(k <= order, weights + profile, -np.inf)))
+    return np.asarray(np.logaddexp(0.0, worst) / (ORDERS - 1))
 
 
 @lru_cache(maxsize=32)
@@ -98,5 +96,10 @@ def _products(encoder: Encoder, noise: Noise) -> Array:
     return np.where((counts > 0).astype(float) @ infinite > 0, np.inf, products)
 
 
-def _log_binomial(n: int, k: npt.NDArray[np.int64]) -> Array:
-    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+@cache
+def _log_binomials() -> Array:
+    """(orders, k) logs of the binomial coefficients of each order at k = 2, 3, ...; -inf above the order."""
+    n, k = ORDERS[:, None], ORDERS[None, :]
+    with np.errstate(all="ignore"):
+        logs = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(np.maximum(n - k, 0) + 1)
+    return np.where(k <= n, logs, -np.inf)

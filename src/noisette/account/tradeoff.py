@@ -68,8 +68,7 @@ def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], poin
     """
     spending = as_spending(mechanisms)
     losses = privacy_loss(uncut(spending))
-    never = float(losses.get_delta_for_epsilon(LARGEST_LOSS))  # a chance of losses that no epsilon covers
-    top = losses.get_epsilon_for_delta(min(never + 1e-10, 1.0))
-    epsilons = np.linspace(0.0, max(float(top), 1e-3), points)
+    never = float(losses.delta(np.array(LARGEST_LOSS)))  # a chance of losses that no epsilon covers
+    epsilons = np.linspace(0.0, max(losses.epsilon(min(never + 1e-10, 1.0)), 1e-3), points)
     addition = added(spending, _DELTA, epsilon=0.0)
-    return Tradeoff(epsilons, deltas_with(addition, epsilons, losses.get_delta_for_epsilon))
+    return Tradeoff(epsilons, deltas_with(addition, epsilons, losses.delta))
