@@ -39,15 +39,14 @@ def _code(path: Path) -> str:
     return ast.dump(tree)
 
 
-def _hash() -> str:
+@cache
+def code() -> str:
+    """Of which all audits of one start are; found when the first one is asked for."""
     root = Path(noisette.__file__).parent
     paths = [root / name for name in FILES]
     for part in PARTS:
         paths += (path for path in (root / part).rglob("*") if path.suffix in {".py", ".cpp", ".h", ".hpp"})
     return hashlib.sha256("".join(map(_code, sorted(paths))).encode()).hexdigest()[:12]
-
-
-CODE = _hash()
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +66,7 @@ class Audits:
 
     def refuted(self, name: str, law: Noise, count: int, refutes: Callable[[Mechanism, int], bool]) -> list[bool]:
         """Whether ``refutes(mechanism, seed)``, for each of `count` mechanisms with this noise."""
-        file = self._folder / f"{name}-{type(law).__name__}-{CODE}.jsonl"
+        file = self._folder / f"{name}-{type(law).__name__}-{code()}.jsonl"
         done = file.read_text().splitlines() if file.exists() else []
         for number in range(len(done), count):
             self._patch.setenv("NOISETTE_KERNEL", kernel(number))
