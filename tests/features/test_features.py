@@ -148,8 +148,8 @@ def test_means_find_directions_whatever_their_sign() -> None:
 def test_pictures(kind: str, shape: tuple[int, int, int]) -> None:
     first = draw(kind, 30, shape, seed=4)
     assert first.shape == (30, *shape)
-    again = PICTURES[kind](30, max(shape), 4)[:, :, : shape[1], : shape[2]]
-    assert torch.equal(first.mean(dim=1), again.mean(dim=1)), "however many are drawn at once, and each time"
+    again = PICTURES[kind](30, max(shape), 4)[:, :, : shape[1], : shape[2]]  # however many are drawn at once
+    torch.testing.assert_close(first.mean(dim=1), again.mean(dim=1))  # three greys add up to a rounding
     first.zero_()
     first = draw(kind, 30, shape, seed=4)
     assert float(first.min()) >= 0
