@@ -86,6 +86,10 @@ def tensors(batch: Batch) -> list[Tensor]:
     """The tensors of a batch, in order."""
     if _is_flat(batch):
         return list(batch.values())
+    if _is_row(batch):
+        return list(batch)
+    if isinstance(batch, Tensor):
+        return [batch]
     return [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor)]
 
 
@@ -97,6 +101,10 @@ def change(batch: Batch, by: Callable[[Tensor], Tensor]) -> Batch:
     """
     if _is_flat(batch):
         return {name: by(part) for name, part in batch.items()}
+    if _is_row(batch):
+        return type(batch)([by(part) for part in batch])
+    if isinstance(batch, Tensor):
+        return by(batch)
     return tree_map(lambda leaf: by(leaf) if isinstance(leaf, Tensor) else leaf, batch)
 
 
@@ -222,6 +230,11 @@ def mapped_over(
 def _is_flat(batch: Batch) -> bool:
     """A plain dict of tensors, as collators make one of every example: walking a tree takes longer than reading it."""
     return type(batch) is dict and all(isinstance(part, Tensor) for part in batch.values())
+
+
+def _is_row(batch: Batch) -> bool:
+    """A plain tuple or list of tensors, as pairs of inputs and targets are."""
+    return type(batch) in (tuple, list) and all(isinstance(part, Tensor) for part in batch)
 
 
 def _as_dict(part: Any) -> Any:

@@ -124,9 +124,9 @@ def removal(curve: Curve, rate: float) -> Callable[[Array], Array]:
     def sampled(eps: Array) -> Array:
         with np.errstate(over="ignore"):
             ratio = np.expm1(eps) / rate
-        inside = ratio > -1
-        inner = np.log1p(np.where(inside, np.minimum(ratio, 1e300), 0.0))
-        return np.where(inside, rate * excess(curve.forward, inner), 0.0)
+        inside, found = ratio > -1, np.zeros_like(ratio)
+        found[inside] = rate * excess(curve.forward, np.log1p(np.minimum(ratio[inside], 1e300)))
+        return found
 
     return sampled
 
@@ -139,9 +139,10 @@ def addition(curve: Curve, rate: float) -> Callable[[Array], Array]:
 
     def sampled(eps: Array) -> Array:
         weight = rate - np.expm1(np.minimum(eps, 1.0)) * (1 - rate)
-        inside = weight > 0
-        safe = np.where(inside, weight, 1.0)
-        return np.where(inside, safe * excess(curve.forward, eps + math.log(rate) - np.log(safe)), 0.0)
+        inside, found = weight > 0, np.zeros_like(weight)
+        some = weight[inside]
+        found[inside] = some * excess(curve.forward, eps[inside] + math.log(rate) - np.log(some))
+        return found
 
     return sampled
 
