@@ -187,6 +187,19 @@ def test_sampled_curves_are_those_of_the_mixture(rate: float) -> None:
     np.testing.assert_allclose(addition(curve, rate)(eps) + floor, backward, rtol=1e-5, atol=2e-8)
 
 
+def test_dp_accounting_reads_the_same_off_the_same_losses() -> None:
+    for mechanism in (
+        Mechanism(Ranked(dim=40), StudentT(3, 0.8), 0.02, 300),
+        Mechanism(L2(dim=9), Gaussian(2.0), 1.0, 3),
+    ):
+        losses = privacy_loss((mechanism,))
+        theirs = losses.to_dp_accounting()
+        for delta in (1e-3, 1e-5, 1e-8):
+            assert losses.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-9)
+        eps = np.linspace(0, 3, 9)
+        np.testing.assert_allclose(losses.delta(eps), theirs.get_delta_for_epsilon(eps), rtol=1e-9, atol=1e-13)
+
+
 def test_sampled_reach() -> None:
     assert sampled_reach(5.0, 1.0) == pytest.approx(5.0)
     assert sampled_reach(5.0, 0.1) == pytest.approx(np.log(0.9 + 0.1 * np.exp(5.0)))
