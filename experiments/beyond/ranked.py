@@ -23,7 +23,7 @@ from noisette.recipes import Recipe, Seen
 
 PATH = RESULTS / "ranked.json"
 FULL = 60_000
-MOST_RATES = 6
+MOST_RATES = 9
 
 
 @dataclass(frozen=True)
