@@ -23,7 +23,7 @@ from noisette.recipes import Recipe, Seen
 
 PATH = RESULTS / "ranked.json"
 FULL = 60_000
-MOST_RATES = 9
+MOST_RATES = 12
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from noisette import (
 from noisette.account import guarantee, pld
 from noisette.account.accountant import epsilon
 from noisette.account.curve import Curve, step_curve
-from noisette.account.pld import addition, privacy_loss, removal, sampled_reach
+from noisette.account.lattice import Pmf
+from noisette.account.pld import Losses, addition, privacy_loss, removal, sampled_reach
 from noisette.encode import Encoder
 from noisette.profiles import Blocks, HalfNormal, Tails
 from tests.account import checks
@@ -185,6 +186,14 @@ def test_sampled_curves_are_those_of_the_mixture(rate: float) -> None:
     backward = [float(np.maximum(q - np.exp(e) * mixture, 0).sum() * width) for e in eps]
     np.testing.assert_allclose(removal(curve, rate)(eps) + floor, forward, rtol=1e-5, atol=2e-8)
     np.testing.assert_allclose(addition(curve, rate)(eps) + floor, backward, rtol=1e-5, atol=2e-8)
+
+
+def test_the_worse_of_both_directions_counts() -> None:
+    mild, grave = Pmf(0.5, 0, np.array([0.9, 0.1]), 0.0), Pmf(0.5, 0, np.array([0.5, 0.3, 0.2]), 1e-3)
+    eps = np.array([0.0, 0.2, 0.7])
+    for losses in (Losses(mild, grave), Losses(grave, mild)):
+        assert losses.epsilon(0.01) == grave.epsilon(0.01) > mild.epsilon(0.01)
+        np.testing.assert_array_equal(losses.delta(eps), grave.delta(eps))
 
 
 def test_dp_accounting_reads_the_same_off_the_same_losses() -> None:

@@ -103,7 +103,7 @@ class Maps(nn.Module):
         self.register_buffer("parity", torch.ones(channels))
 
     def extra_repr(self) -> str:
-        return f"threshold={self._threshold}"
+        return f"threshold={self._threshold}, centred={self._centred}"
 
     def learn(self, pictures: Tensor, seed: int, parity: Tensor | None = None, count: int = 500) -> None:
         """The filters from `pictures` (N, C, H, W), then the axes of responses in `count` of them.
