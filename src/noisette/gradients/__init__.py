@@ -1,6 +1,6 @@
 """Per-example gradients of any torch module, in chunks, and the check that no example touches another's."""
 
-from noisette.gradients.isolation import batch_statistics, own_randomness, without_dropout
+from noisette.gradients.isolation import batch_statistics, own_randomness
 from noisette.gradients.layout import trained_parameters
 from noisette.gradients.losses import Loss
 from noisette.gradients.per_example import Gradients, SlowPath
@@ -12,5 +12,4 @@ __all__ = [
     "batch_statistics",
     "own_randomness",
     "trained_parameters",
-    "without_dropout",
 ]

@@ -54,7 +54,8 @@ class Holdings:
 
     def __init__(self, thorough: bool) -> None:
         self.leaves: dict[str, object] = {}
-        self._thorough, self._seen = thorough, set[int]()
+        self._thorough = thorough
+        self._seen = dict[int, object]()  # by id, and kept: what is gone would leave its id to something else
 
     def module(self, module: nn.Module, place: str) -> None:
         """Add what a module holds itself."""
@@ -97,7 +98,7 @@ class Holdings:
             if not parts:
                 self.leaves[place] = value
             elif id(value) not in self._seen:
-                self._seen.add(id(value))
+                self._seen[id(value)] = value
                 for name, part in parts:
                     self._add(part, name)
 

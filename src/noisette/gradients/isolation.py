@@ -7,7 +7,7 @@ something else with a batch would then be trained as something that nobody wrote
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -135,7 +135,7 @@ class Witness:
         dtype = torch.promote_types(self._gradients.dtype, torch.float32)  # rows are never shorter
         found = torch.empty_like(self._gradients, dtype=dtype)
         try:
-            torch.manual_seed(0)
+            _seed(found.device)
             way.rows(change(self._batch, Tensor.clone), found)
         except NoisetteError:
             raise
@@ -144,7 +144,7 @@ class Witness:
         return _near(self._gradients, found.to(self._gradients), max(_largest(self._gradients), _SMALL), power=0.5)
 
     def _run(self, batch: Batch, seed: int = 0) -> _Run:
-        torch.manual_seed(seed)
+        _seed(self._gradients.device, seed)
         state = copies_of(self._aim.model)  # the model may write to what it is given
         return _Run(self._aim.seen(state, change(batch, Tensor.clone)), [state[name] for name in self._layout.names])
 
@@ -156,7 +156,8 @@ class Witness:
                 "the loss does not depend on any trained parameter.",
                 hint="leave detach(), no_grad() and numpy out of the model and the loss",
             )
-        found = torch.autograd.grad(one.loss, run.parameters, retain_graph=True, allow_unused=True)
+        with self._aim.within:  # what was not kept is computed again
+            found = torch.autograd.grad(one.loss, run.parameters, retain_graph=True, allow_unused=True)
         fill(self._layout.parts(gradient), found)
         return one.numbers, gradient
 
@@ -196,24 +197,31 @@ def own_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
     accelerated = device.type != "cpu"
     kind = device.type if accelerated else "cuda"
     with torch.random.fork_rng([device] if accelerated else [], device_type=kind):
-        if accelerated:
-            torch.manual_seed(seed)
-        else:  # which manual_seed does too, with a look at every accelerator that is not there: a millisecond
-            torch.default_generator.manual_seed(seed)
+        _seed(device, seed)
         yield
 
 
+def _seed(device: torch.device, seed: int = 0) -> None:
+    """``torch.manual_seed``, which looks at every accelerator that is not there: a millisecond, and more in a test."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 @contextmanager
-def without_dropout(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Switch dropout off while the block runs, and put torch's generators back to where they were."""
-    layers = [m for m in model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
+def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
+    """Switch a model's dropout off while the block runs, and put torch's generators back to where they were."""
+    layers = [m for m in aim.model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
     rates = [layer.dropout for layer in layers]
     try:
         for layer in layers:
             layer.dropout = 0.0
-        with own_randomness(device), _NoDropout():
+        aim.within = _NoDropout()
+        with own_randomness(device):
             yield
     finally:
+        aim.within = nullcontext()
         for layer, rate in zip(layers, rates, strict=True):
             layer.dropout = rate
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +35,14 @@ class Aim(nn.Module):
     """A model and what it is trained for. Called with a batch of one, it gives the loss of that example, a scalar.
 
     A module, so that torch can put other parameters into the model for a call, whatever the objective does with it.
+    Model and loss run `within` a block, which may change what functions of torch do.
     """
 
     def __init__(self, model: nn.Module, given: Any) -> None:
         super().__init__()
         self.model = model
         self._given = (given,)  # a loss that is a module is no part of the model
+        self.within: AbstractContextManager[Any] = nullcontext()
 
     @property
     def given(self) -> Any:
@@ -56,8 +59,9 @@ class Aim(nn.Module):
             named = {name: first.setdefault(held, name) for name, held in places(self.model).items()}
             state = {name: state[known] for name, known in named.items() if known in state}
         named_here = {f"model.{name}": value for name, value in state.items()}
-        # not tied by torch: it would fill a module that has two names twice, and leave it with what it filled in first
-        return functional_call(self, named_here, (batch, whole), tie_weights=False)
+        with self.within:
+            # not tied by torch: it would fill a module that has two names twice, and leave it with what came first
+            return functional_call(self, named_here, (batch, whole), tie_weights=False)
 
     def forward(self, batch: Batch, whole: bool = False) -> Any:
         """The loss of a batch of one; what is not reduced is summed."""
@@ -116,7 +120,8 @@ class Supervised(Aim):
 
     def loss(self, found: Any, batch: Batch) -> Tensor:
         """The loss of a batch of one, from its outputs (1, ...)."""
-        total: Tensor = self.given(found, batch[1]).sum()
+        with self.within:
+            total: Tensor = self.given(found, batch[1]).sum()
         return total
 
     def all_of(self, batch: Batch) -> Any:
@@ -140,7 +145,9 @@ class Supervised(Aim):
                 f"the output of {type(self.model).__name__} has no row for each example.",
                 hint="return tensors whose first dimension is that of the batch, or give an objective(model, batch)",
             )
-        if not is_shared(self.given, outputs, batch[1]):
+        with self.within:
+            shared = count == 1 or is_shared(self.given, outputs, batch[1])
+        if not shared:
             raise InvalidInput(
                 "the loss of a batch is not the mean or the sum of the losses of its examples.",
                 hint="a contrastive loss has nothing to contrast in one example, which is all that it is shown here; "

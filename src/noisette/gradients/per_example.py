@@ -191,7 +191,7 @@ class Gradients:
         """
         made, obstacles = self._tried(batch), dict[str, str]()
         rows = self._layout.rows(size(made))
-        with torch.enable_grad(), without_dropout(self.model, self.device):
+        with torch.enable_grad(), without_dropout(self._aim, self.device):
             for way in () if self._fast else self._candidates():
                 try:
                     way.rows(made, rows)
@@ -211,7 +211,7 @@ class Gradients:
         """The made-up examples that the model could run, on which it was checked."""
         self._check(batch)
         *others, last = made_up(batch)
-        with torch.enable_grad(), without_dropout(self.model, self.device):
+        with torch.enable_grad(), without_dropout(self._aim, self.device):
             for made in others:
                 try:
                     self._fast = self._confirmed(made)

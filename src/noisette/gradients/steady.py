@@ -111,5 +111,4 @@ def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
 
 def _rows_of(term: Term, layout: Layout, span: slice, some: slice) -> Tensor:
     """Rows (b, n) of a term, computed where a step would compute them."""
-    with torch._C.DisableTorchFunction():  # whoever watches the model need not see this: nothing of the model's runs
-        return term.rows(some, layout.rows(some.stop - some.start)[:, span]).clone()
+    return term.rows(some, layout.rows(some.stop - some.start)[:, span]).clone()

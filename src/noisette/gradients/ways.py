@@ -129,9 +129,13 @@ def _without_checkpoints() -> Iterator[None]:
 def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
     """`one` mapped over examples by vmap: it sees a single one, and cannot mix them or know how many there are."""
 
+    def seen(*args: Any) -> Any:
+        with torch._C._EnableTorchFunction():
+            return one(*args)
+
     def all_at_once(*args: Any) -> Any:
-        with _mapping():
-            return vmap(one, randomness="different")(*args)
+        with _mapping(), torch._C.DisableTorchFunction():  # modes see what the model does, and not what vmap does
+            return vmap(seen, randomness="different")(*args)
 
     return all_at_once
 
