@@ -58,10 +58,14 @@ class Pmf:
         return np.asarray(self.step * np.arange(self.lower, self.lower + len(self.probs)))
 
     @property
+    def mean(self) -> float:
+        """Mean of the finite losses, where an infinite one hardly happens."""
+        return float(self.losses @ self.probs)
+
+    @property
     def spread(self) -> float:
         """Standard deviation of the finite losses."""
-        mean = float(self.losses @ self.probs)
-        return math.sqrt(max(float((self.losses - mean) ** 2 @ self.probs), 0.0))
+        return math.sqrt(max(float((self.losses - self.mean) ** 2 @ self.probs), 0.0))
 
     def epsilon(self, delta: float) -> float:
         """The least eps >= 0 at which H is at most `delta`: what dp_accounting finds, by array operations.

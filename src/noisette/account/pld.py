@@ -160,7 +160,9 @@ def _lattice(
     step = top / _LEAST_POINTS
     for _ in range(_MOST_TRIES):
         parts = [connect_dots(curve, step, reach) for curve, reach in zip(curves, reaches, strict=True)]
-        typical = math.sqrt(float(counts[0] @ [part.spread**2 for part in parts]) / float(counts.sum()))
+        # losses that are all but certain spread over next to nothing, and need no finer lattice than their size does
+        sizes = [max(part.spread, abs(part.mean) / 4) for part in parts]
+        typical = math.sqrt(float(counts[0] @ np.square(sizes)) / float(counts.sum()))
         lower, upper, _ = window(parts, counts)
         # a typical step's loss, resolved; but no lattice longer than memory allows
         wanted = max(typical / _FINENESS, (upper - lower) * step / _MOST_POINTS, top / _MOST_POINTS)
