@@ -34,7 +34,7 @@ def test_a_broken_one_has_status_3(noisette: Command, monkeypatch: pytest.Monkey
     done = noisette(*SMALL, "--seed", "1", "--json")
     assert done.code == 3
     assert json.loads(done.out)["verdict"] == "REFUTED"
-    shown = noisette(*SMALL[:-1], "400", "--seed", "1", "--verbose")
+    shown = noisette(*SMALL[:-1], "300", "--seed", "1", "--verbose")
     assert shown.code == 3
     assert shown.out.startswith("REFUTED\n")
     assert "tiny noise" in shown.out
