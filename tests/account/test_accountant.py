@@ -116,7 +116,7 @@ def check_scale(scale: float, dim: int, rate: float, steps: int) -> None:
             assert math.isfinite(found) or scale <= (0.01 if steps != 50 else 0.1), mechanism
 
 
-@pytest.mark.parametrize(("scale", "dim"), [(1e-3, 1), (0.1, 1), (1e3, 1), (1e-3, 30)])
+@pytest.mark.parametrize(("scale", "dim"), [(1e-3, 1), (0.1, 1), (1e3, 1)])
 def test_extreme_scales(scale: float, dim: int) -> None:
     check_scale(scale, dim, rate=1.0, steps=1)
 
