@@ -137,7 +137,7 @@ class PrivateTrainer(transformers.Trainer):
 
     def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
         given = max_steps, train_dataloader, resume_from_checkpoint
-        found = super()._prepare_for_training(*given)  # type: ignore[no-untyped-call]
+        found = super()._prepare_for_training(*given)
         self.model.train()
         data, collate = self._examples
         ledger = self._books(resume_from_checkpoint)
@@ -180,7 +180,7 @@ class PrivateTrainer(transformers.Trainer):
             files.save(Path(output_dir) / _STATE, self.private.state_dict())
 
     def _finalize_training(self, *given: Any) -> TrainOutput:
-        result: TrainOutput = super()._finalize_training(*given)  # type: ignore[no-untyped-call]
+        result: TrainOutput = super()._finalize_training(*given)
         return TrainOutput(result.global_step, math.nan, result.metrics)
 
     def hyperparameter_search(self, *_: Any, **__: Any) -> Any:
