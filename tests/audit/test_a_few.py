@@ -15,7 +15,7 @@ from noisette import Noise, tradeoff
 from noisette.audit import audit, step
 from tests.audit.mechanisms import LAWS, NAMES, caught, kernel, mechanism, quieter
 
-HONEST = 250
+HONEST = 100
 """Steps of an honest audit, whose level is 1e-4 however many there are."""
 AT_0_7 = 1000
 """2,000 steps a side are allowed, half of them shows noise x0.7 under these seeds."""

@@ -148,7 +148,7 @@ def _settings(count: int) -> settings:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"audit"}))
-@_settings(9)
+@_settings(6)
 @given(data=st.data())
 def test_a_few_values(
     data: st.DataObject, command: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,7 +47,7 @@ def faults(numbers: range) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("twenties", range(5))
+@pytest.mark.parametrize("twenties", range(3))
 def test_never_too_small(twenties: int) -> None:
     assert faults(range(20 * twenties, 20 * twenties + 20)) == []
 
@@ -69,7 +69,7 @@ def test_a_hockey_stick_a_little_off_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundreds", range(1, 32))
+@pytest.mark.parametrize("hundreds", range(32))
 def test_never_too_small_in_full(hundreds: int) -> None:
     assert faults(range(100 * hundreds, 100 * hundreds + 100)) == []
 
