@@ -196,6 +196,15 @@ def test_the_worse_of_both_directions_counts() -> None:
         np.testing.assert_array_equal(losses.delta(eps), grave.delta(eps))
 
 
+def test_losses_that_are_all_but_certain() -> None:
+    """Noise that hides nothing: without the example every loss is -log(1 - q), and delta is 1 - (1 - q) e^eps."""
+    found = privacy_loss((Mechanism(L2(dim=9), Gaussian(0.03), rate=0.1, steps=1),)).added
+    eps = np.array([0.0, 0.03, 0.0731, 0.1, 0.105])
+    above = found.delta(eps) - (1 - 0.9 * np.exp(eps))
+    assert np.all((above > -1e-12) & (above < 1e-6))
+    assert len(found.probs) < 3_000_000, "and the lattice is no longer than that takes"
+
+
 def test_dp_accounting_reads_the_same_off_the_same_losses() -> None:
     for mechanism in (
         Mechanism(Ranked(dim=40), StudentT(3, 0.8), 0.02, 300),

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, SlowPath
@@ -221,8 +222,9 @@ def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
         ),
         Mixer(lambda h: F.dropout(h, 0.5)),
         Mixer(lambda h: h + torch.randn_like(h)),
+        Mixer(lambda h: checkpoint(lambda inner: F.dropout(inner, 0.5).square(), h, use_reentrant=False)),
     ],
-    ids=["module", "alpha", "channels", "transformer", "function", "noise"],
+    ids=["module", "alpha", "channels", "transformer", "function", "noise", "computed again"],
 )
 def test_randomness_is_no_mixing(model: nn.Module) -> None:
     x, y = data()

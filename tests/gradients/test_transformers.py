@@ -179,8 +179,9 @@ def test_dropout_of_adapters() -> None:
     assert not torch.allclose(first, second)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "checkpoints"])
 @pytest.mark.parametrize("name", ["bert", "vit"])
-def test_dropout_of_fused_attention(name: str) -> None:
+def test_dropout_of_fused_attention(name: str, again: bool) -> None:
     """It is off while rules are compared with autograd, or they would never agree; and on in training."""
     model, goal, batch = copy.deepcopy(model_of(name)), GOALS[name], batch_of(name)
     for module in model.modules():
@@ -191,6 +192,8 @@ def test_dropout_of_fused_attention(name: str) -> None:
             module.p = 0.5
     model.set_attn_implementation("sdpa")
     model.train()
+    if again:
+        model.gradient_checkpointing_enable()
     gradients = Gradients(model, goal)
     first, second = (next(gradients.chunks(batch)).clone() for _ in range(2))
     assert gradients.path == "layers"

@@ -21,7 +21,7 @@ from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.functions import Functions
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
-from noisette.gradients.ways import Way, copies_of, fill
+from noisette.gradients.ways import Way, copies_of, fill, without_checkpoints
 
 __all__ = [
     "Witness",
@@ -156,8 +156,7 @@ class Witness:
                 "the loss does not depend on any trained parameter.",
                 hint="leave detach(), no_grad() and numpy out of the model and the loss",
             )
-        with self._aim.within:  # what was not kept is computed again
-            found = torch.autograd.grad(one.loss, run.parameters, retain_graph=True, allow_unused=True)
+        found = torch.autograd.grad(one.loss, run.parameters, retain_graph=True, allow_unused=True)
         fill(self._layout.parts(gradient), found)
         return one.numbers, gradient
 
@@ -218,7 +217,8 @@ def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
         for layer in layers:
             layer.dropout = 0.0
         aim.within = _NoDropout()
-        with own_randomness(device):
+        # what checkpointing computes again, it computes outside of all modes: with dropout
+        with own_randomness(device), without_checkpoints():
             yield
     finally:
         aim.within = nullcontext()

@@ -19,7 +19,7 @@ from noisette.gradients.calls import Calls, Unfit
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim
 
-__all__ = ["Loop", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped"]
+__all__ = ["Loop", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped", "without_checkpoints"]
 
 
 class Way(Protocol):
@@ -89,7 +89,7 @@ def _mapping() -> Iterator[None]:
     no_hooks = "what is kept for the backward pass cannot be changed on the way"  # such code would see a batch
     with (
         _traced(),
-        _without_checkpoints(),
+        without_checkpoints(),
         disable_saved_tensors_hooks(no_hooks),
         sdpa_kernel(SDPBackend.MATH),
         warnings.catch_warnings(),
@@ -116,9 +116,12 @@ def _traced() -> Iterator[None]:
 
 
 @contextmanager
-def _without_checkpoints() -> Iterator[None]:
+def without_checkpoints() -> Iterator[None]:
     """Gradient checkpointing does nothing: what it would throw away is kept, as without it."""
     kind: Any = torch.utils.checkpoint._checkpoint_hook
+    if "__enter__" in vars(kind):  # in another such block
+        yield
+        return
     kind.__enter__, kind.__exit__ = (lambda hook: hook), (lambda *_: None)
     try:
         yield
