@@ -179,9 +179,9 @@ def test_dropout_of_adapters() -> None:
     assert not torch.allclose(first, second)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["kept", "checkpoints"])
+@pytest.mark.parametrize("again", [None, False, True], ids=["kept", "checkpoints", "reentrant checkpoints"])
 @pytest.mark.parametrize("name", ["bert", "vit"])
-def test_dropout_of_fused_attention(name: str, again: bool) -> None:
+def test_dropout_of_fused_attention(name: str, again: bool | None) -> None:
     """It is off while rules are compared with autograd, or they would never agree; and on in training."""
     model, goal, batch = copy.deepcopy(model_of(name)), GOALS[name], batch_of(name)
     for module in model.modules():
@@ -192,23 +192,24 @@ def test_dropout_of_fused_attention(name: str, again: bool) -> None:
             module.p = 0.5
     model.set_attn_implementation("sdpa")
     model.train()
-    if again:
-        model.gradient_checkpointing_enable()
+    if again is not None:
+        model.gradient_checkpointing_enable({"use_reentrant": again})
     gradients = Gradients(model, goal)
     first, second = (next(gradients.chunks(batch)).clone() for _ in range(2))
     assert gradients.path == "layers"
     assert not torch.allclose(first, second)
 
 
+@pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
 @pytest.mark.parametrize("of", [model_of, adapted], ids=["whole", "adapters"])
 @pytest.mark.parametrize("name", GOALS)
-def test_gradient_checkpointing_left_on(name: str, of: Any) -> None:
+def test_gradient_checkpointing_left_on(name: str, of: Any, reentrant: bool) -> None:
     model, goal, batch = copy.deepcopy(of(name)), GOALS[name], batch_of(name)
     model.train()
     expected = single(model, goal, batch)
     if of is adapted:
         model.enable_input_require_grads()
-    model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
     check(model, goal, batch, expected)
 
 

@@ -66,7 +66,7 @@ class Loop:
         for i in range(size(batch)):
             state = copies_of(self._aim.model)
             copies = [state[name] for name in self._layout.names]
-            with torch.enable_grad(), self._calls.one(thorough=True) as call:
+            with torch.enable_grad(), without_checkpoints(), self._calls.one(thorough=True) as call:
                 # a copy: a view leads to the memory of all examples
                 one = change(rows(batch, slice(i, i + 1)), Tensor.clone)
                 loss = self._aim.with_state(state, call.admit(one))
@@ -117,16 +117,18 @@ def _traced() -> Iterator[None]:
 
 @contextmanager
 def without_checkpoints() -> Iterator[None]:
-    """Gradient checkpointing does nothing: what it would throw away is kept, as without it."""
+    """Gradient checkpointing, in both ways that torch has, does nothing: what it would throw away is kept."""
     kind: Any = torch.utils.checkpoint._checkpoint_hook
+    reentrant: Any = torch.utils.checkpoint.CheckpointFunction
     if "__enter__" in vars(kind):  # in another such block
         yield
         return
     kind.__enter__, kind.__exit__ = (lambda hook: hook), (lambda *_: None)
+    reentrant.apply = staticmethod(lambda run, _, *args: run(*args))
     try:
         yield
     finally:
-        del kind.__enter__, kind.__exit__
+        del kind.__enter__, kind.__exit__, reentrant.apply
 
 
 def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
