@@ -37,7 +37,7 @@ def filled_twice(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "dropout of attention left on in the check",
-    by(test_transformers.test_dropout_of_fused_attention, name="bert"),
+    by(test_transformers.test_dropout_of_fused_attention, name="bert", again=None),
 )
 def dropout_left_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sites.torch._C, "_EnableTorchFunction", sites.torch._C.DisableTorchFunction)
