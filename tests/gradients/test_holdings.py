@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-
 from noisette.gradients.holdings import Holdings
 
 
 def test_sets_beside_each_other_are_all_seen() -> None:
     """Each is looked at by a list that is gone after it, whose place in memory the next one may get."""
-    gc.collect()
     found = Holdings(thorough=False)
     found.add([{number} for number in range(100)], "net")
     assert [found.leaves.get(f"net[{number}][0]") for number in range(100)] == [str(number) for number in range(100)]

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
@@ -256,3 +257,28 @@ def test_errors_of_the_model_come_through() -> None:
     model, x, y = mlp_data()
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         all_rows(Gradients(model, LOSS), x[:, :4], y)
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_in_the_loop(reentrant: bool) -> None:
+    """Where vmap cannot follow, what checkpointing would compute again is kept as well; torch refuses one kind there."""
+
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.head, self.kept = nn.Linear(4, 4), nn.Linear(4, 2), True
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.inner(x) if self.kept else checkpoint(self.inner, x, use_reentrant=reentrant)
+            return self.head(h if float(h.sum()) < 1e9 else -h)
+
+    torch.manual_seed(0)
+    model, batch = Reading(), (torch.randn(5, 4), torch.tensor([0, 1, 0, 1, 0]))
+    found = []
+    for kept in (True, False):
+        model.kept = kept
+        gradients = Gradients(model, LOSS)
+        found.append(next(gradients.chunks(batch)).clone())
+        assert gradients.path == "loop"
+    assert torch.equal(*found)

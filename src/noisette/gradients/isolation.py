@@ -201,7 +201,7 @@ def own_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
 
 
 def _seed(device: torch.device, seed: int = 0) -> None:
-    """``torch.manual_seed``, which looks at every accelerator that is not there: a millisecond, and more in a test."""
+    """``torch.manual_seed``, without its look at every accelerator that is not there: a millisecond or more."""
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
