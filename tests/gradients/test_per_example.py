@@ -262,7 +262,7 @@ def test_errors_of_the_model_come_through() -> None:
 @pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_in_the_loop(reentrant: bool) -> None:
-    """Where vmap cannot follow, what checkpointing would compute again is kept as well; torch refuses one kind there."""
+    """Where vmap cannot follow, what checkpointing would compute again is kept; torch refuses one kind there."""
 
     class Reading(nn.Module):
         def __init__(self) -> None:
