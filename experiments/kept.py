@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from noisette import files
+from noisette import files, locks
 from noisette.errors import InvalidInput
 
 RESULTS = Path(__file__).parent / "results"
@@ -65,8 +66,14 @@ class Kept:
         return points[0]
 
     def add(self, point: Point) -> None:
-        """Keep one more point at once; a crash leaves the file as it was."""
-        self.rewrite([*self.points, point])
+        """Keep one more point at once; a crash leaves the file as it was, and points of other processes stay."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            locks.hold(folder, wait=True)
+            self.rewrite([*self.points, point])
+        finally:
+            os.close(folder)
 
     def rewrite(self, points: Sequence[Point]) -> None:
         """Keep these points and no others: for what is derived from other results in seconds."""

@@ -118,6 +118,26 @@ def test_one_process_trains_a_run(copied: Path) -> None:
         training.run(SMALL, 0, lambda *_: None)
 
 
+def test_points_of_processes_side_by_side_are_all_kept(copied: Path) -> None:
+    paths = f"import sys; sys.path[:0] = [{str(copied)!r}]"
+    script = "from kept import Kept\nfor number in range(25): Kept('some').add({'of': sys.argv[1], 'number': number})"
+    command = [sys.executable, "-c", f"{paths}\n{script}"]
+    processes = [subprocess.Popen([*command, name]) for name in "abc"]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    points = importlib.import_module("kept").Kept("some").points
+    assert sorted((point["of"], point["number"]) for point in points) == [(a, n) for a in "abc" for n in range(25)]
+
+
+def test_one_series_can_be_trained_by_itself(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = importlib.import_module("long")
+    trained: list[tuple[str, ...]] = []
+    monkeypatch.setattr(long, "fill", lambda _, names: trained.append(names))
+    assert [long.main(given) for given in ([], ["dpsgd"])] == [0, 0]
+    assert trained == [long.NAMES, ("dpsgd",)]
+    with pytest.raises(SystemExit):
+        long.main(["sgd"])
+
+
 def test_rates_are_tried_alike_and_the_best_has_neighbours(copied: Path) -> None:
     long, rates, series = (importlib.import_module(name) for name in ("long", "rates", "series"))
     training = importlib.import_module("training")
