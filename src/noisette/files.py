@@ -119,7 +119,8 @@ def raw(path: Path) -> bytes:
             raise InvalidInput(f"{path} is not a file.", hint=_RUN)
         return path.read_bytes()
     except FileNotFoundError:
-        raise InvalidInput(f"{path.parent} has no {path.name}.", hint=_RUN) from None
+        there = f"{path.parent} has no {path.name}." if path.parent.is_dir() else f"there is no folder {path.parent}."
+        raise InvalidInput(there, hint=_RUN) from None
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read ({reason(error)}).", hint=_RUN) from None
 

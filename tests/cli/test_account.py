@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from noisette import L2, Gaussian, Mechanism, __version__
 from noisette.account import Ledger, calibrate, guarantee
 from tests.cli.command import Command
 
+TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 PNG = b"\x89PNG\r\n\x1a\n"
 KEYS = {"epsilon", "delta", "accountant", "kind", "adjacency", "mechanism", "hash"}
 SMALL = ("--encoder", "L2(dim=9)", "--noise", "Gaussian(scale=1.1)", "--rate", "256/60000", "--steps", "100")
@@ -35,6 +38,14 @@ def test_account_for_people(noisette: Command) -> None:
     assert str(guarantee(MECHANISM, 1e-5)) in done.out
     assert repr(MECHANISM) in done.out
     assert MECHANISM.hash in done.out
+
+
+def test_the_tour_shows_what_is_printed(noisette: Command) -> None:
+    """To the digit: a page that shows an older output tells an older epsilon."""
+    block = re.search(r"\$ noisette (account .*)\n((?:.+\n)+?)```", TOUR.read_text())
+    assert block is not None
+    given = shlex.split(block[1].removesuffix(" --plot tradeoff.png"))
+    assert noisette(*given).out == block[2]
 
 
 def test_account_draws_the_trade_off(noisette: Command, tmp_path: Path) -> None:

@@ -95,7 +95,8 @@ def test_text_of_others_is_not_markup(noisette: Command, source: Path, tmp_path:
     done = noisette("show", run)
     assert done.code == 0
     assert "[/red] :smile: \\[bold]" in done.out
-    noisette("show", "[/x]\n\x1b[31m").assert_refused("[/x]\\n\\x1b[31m has no guarantee.json")
+    noisette("show", "[/x]\n\x1b[31m").assert_refused("there is no folder [/x]\\n\\x1b[31m.")
+    noisette("show", tmp_path).assert_refused("has no guarantee.json", "give the folder of a run")
 
 
 def test_a_result_that_could_not_be_written_is_found_before_anything_is_paid(
