@@ -240,7 +240,7 @@ def test_a_table_without_test_rows_has_no_accuracy(noisette: Command, tmp_path: 
 
 @pytest.mark.parametrize("command", [["show"], ["resume"]])
 def test_a_folder_that_is_no_run(noisette: Command, command: list[str]) -> None:
-    noisette(*command, "nowhere").assert_refused("nowhere has no", "runs/digits-0001")
+    noisette(*command, "nowhere").assert_refused("there is no folder nowhere.", "runs/digits-0001")
 
 
 def test_a_batch_of_more_than_all_is_said(noisette: Command) -> None:
