@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from noisette import L2, Encoder, Ranked, Tails
-from noisette.gradients import Gradients
+from noisette.gradients import Gradients, layout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
+from noisette.gradients.terms import Term
 from tests.gradients.models import Then
 from tests.gradients.rules.cases import bent
 
@@ -76,3 +79,22 @@ def test_no_row_is_held_where_none_is_computed(asked: list[int]) -> None:
     for encoder in (L2(dim=gradients.dim), Ranked(dim=gradients.dim)):
         assert gradients._fused_sum(encoder, (x, torch.zeros(50))) is not None
     assert set(asked) == {0}
+
+
+def test_what_the_last_step_of_a_large_model_has_left_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free memory in pieces is of no use to the next step, and would count with it."""
+    told: list[str] = []
+    honest = Layers.terms
+
+    def terms(way: Layers, *given: Any) -> list[Term]:
+        told.append("pass")
+        return honest(way, *given)
+
+    monkeypatch.setattr(layout, "_LARGE", 4)
+    monkeypatch.setattr(layout, "_trim", lambda: lambda _: told.append("given back"))
+    monkeypatch.setattr(Layers, "terms", terms)
+    gradients, batch = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()), (torch.randn(5, 3), torch.zeros(5).long())
+    gradients.check(batch)
+    told.clear()
+    gradients.encoded_sum(L2(dim=8), batch)
+    assert told == ["given back", "pass", "given back", "given back"]

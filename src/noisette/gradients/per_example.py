@@ -141,6 +141,7 @@ class Gradients:
         """
         self._check(batch)
         self._trust(batch)
+        self._layout.spare()  # of what the last step has left: this one's activations would come on top of it
         try:
             total = self._fused_sum(encoder, batch)
         except (NoisetteError, torch.cuda.OutOfMemoryError):
