@@ -106,9 +106,10 @@ All 100 epochs (T = 19,531), delta 1e-5, with the network of 34,930 parameters. 
 Everything else on this page about CIFAR-10 is of 10 epochs. The paper does not tell its network; another one may
 explain another accuracy.
 
-`python experiments/long.py` goes on with the runs and can be stopped at any time; `make figures` shows what is there
-and trains none of them. A step takes 0.12 to 0.16 seconds of a busy core, from which 40 to 55 minutes a run are
-estimated, not measured. A run is made in parts of 128 steps with a checkpoint after each. Every part draws from a
+`python experiments/long.py` goes on with the runs and can be stopped at any time; with the name of a series it trains
+that one, so that every core can have its own. `make figures` shows what is there and trains none of them. In the runs
+below a step took 0.16 to 0.19 seconds of a core, from which 50 to 65 minutes for a run at full length are estimated,
+not measured. A run is made in parts of 128 steps with a checkpoint after each. Every part draws from a
 seed of its own, so that a run that was stopped comes to the same point, as long as the code is the same: a point
 lists its commits. The points in `runs.json` and `long_rates.json` have seed, command, commit and CPU seconds. In the
 third plot the best is chosen on the test set, as in the paper.
