@@ -9,7 +9,7 @@ from noisette.private import Private, Released
 
 __all__ = ["release"]
 
-_BLOCK = 1 << 14  # coordinates at a time, which stay in the cache
+_BLOCK = 1 << 16  # coordinates at a time: few calls, and what they need stays in the cache
 
 
 def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator) -> Released:
