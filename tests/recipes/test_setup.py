@@ -77,7 +77,7 @@ def test_killed_at_every_moment_of_its_set_up(
         folder = root / "runs" / "tiny-0001"
         if not folder.exists():
             stages.append("no run")
-            noisette("resume", folder).assert_refused("has no recipe.toml", "give the folder of a run")
+            noisette("resume", folder).assert_refused("there is no folder", "give the folder of a run")
             continue
         left = sorted(path.name for path in folder.iterdir())
         stages.append("begun" if "ledger.jsonl" not in left else "has its ledger")
