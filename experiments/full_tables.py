@@ -21,7 +21,7 @@ def tried() -> str:
     rows = []
     for one in map(SERIES.__getitem__, NAMES):
         for run in rates.runs(one.trial()):
-            rate = f"{run['lr']:g}" + ", chosen" * (run["lr"] == one.rate(FULL))
+            rate = f"{run['lr']:g}" + ", best" * (run["lr"] == rates.chosen(one.trial()))
             rows.append([one.label, rate, f"{run['accuracy']:.2f}", f"{run['cpu_seconds'] / 60:.1f}", run["commit"]])
     return table(["series", "learning rate", "held-out accuracy", "CPU minutes", "commit"], rows)
 
@@ -32,10 +32,10 @@ def found() -> str:
     for name in NAMES:
         one = SERIES[name]
         for scale in one.levels(FULL):
-            runs = one.kept(scale, FULL)
-            epsilon = runs[0]["epsilon_rdp"]
-            found = [f"{epsilon:.3f}", f"{runs[0]['epsilon_pld']:.3f}", series.spread(runs)]
-            rows.append([one.label, f"{scale:g}", f"{runs[0]['lr']:g}", *found, f"{at(name, epsilon, 'cifar10'):.2f}"])
+            for runs in (one.kept(scale, FULL), *([run] for run in one.at_other_rates(scale, FULL))):
+                epsilon, rate = runs[0]["epsilon_rdp"], f"{runs[0]['lr']:g}"
+                found = [f"{epsilon:.3f}", f"{runs[0]['epsilon_pld']:.3f}", series.spread(runs)]
+                rows.append([one.label, f"{scale:g}", rate, *found, f"{at(name, epsilon, 'cifar10'):.2f}"])
         if one.known(FULL):
             ours, theirs = one.curve(FULL), paper.curve("trajectory_cifar10", name)
             fast, slow = ours, paper.curve("convergence_cifar10", name)[::-1]

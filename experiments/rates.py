@@ -1,11 +1,13 @@
 """Learning rates for CIFAR-10 at full length: chosen on held-out training examples, at a quarter of the length.
 
 Every series gets the same: a first rate, twice and half of it, and one more beyond the best as long as that is at an
-end. So the best of each has been held against both of its neighbours.
+end. So the best of each has been held against both of its neighbours. At full length a series takes half of its best: a
+constant rate is best where it falls as the root of the number of steps grows, and there are four times as many.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from kept import Kept, Point
@@ -15,6 +17,8 @@ from noisette.recipes import Recipe
 
 KEPT = Kept("long_rates")
 STEPS = 4883
+LONGER = 4
+"""How many times as long a run at full length is."""
 
 
 def runs(recipe: Recipe) -> list[Point]:
@@ -47,3 +51,9 @@ def chosen(recipe: Recipe) -> float | None:
     """The best rate, once no other is to be tried; the recipe has the first."""
     found = tried(recipe)
     return max(found, key=lambda rate: found[rate]) if following(found, recipe.lr) is None else None
+
+
+def at_full_length(recipe: Recipe) -> float | None:
+    """The rate for all of the steps, once the best for a quarter of them is chosen."""
+    best = chosen(recipe)
+    return None if best is None else best / math.sqrt(LONGER)

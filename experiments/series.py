@@ -79,7 +79,7 @@ class Series:
     def rate(self, data: str = "mnist") -> float | None:
         """Its learning rate, None where what it hangs on is not kept."""
         if data == FULL:
-            return rates.chosen(self.trial())
+            return rates.at_full_length(self.trial())
         if self.lr is not None:
             return self.lr.get(data)
         first = [run for run in SERIES["encoded_student_t"].kept(self.headline, data) if run["seed"] == 0]
@@ -92,6 +92,15 @@ class Series:
         settings = key(self.recipe(scale, data), 0)
         del settings["seed"]
         return RUNS.all(**settings)
+
+    def at_other_rates(self, scale: float, data: str = "mnist") -> list[Point]:
+        """The runs that are kept with another learning rate than its own, which figures do not show."""
+        rate = self.rate(data)
+        if rate is None:
+            return []
+        settings = key(self.recipe(scale, data), 0)
+        del settings["seed"], settings["lr"]
+        return [run for run in RUNS.all(**settings) if run["lr"] != rate]
 
     def known(self, data: str = "mnist") -> bool:
         """Whether its headline run is kept, and that which its learning rate hangs on."""

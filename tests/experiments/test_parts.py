@@ -151,7 +151,8 @@ def test_rates_are_tried_alike_and_the_best_has_neighbours(copied: Path) -> None
             rates.KEPT.add(point | {"accuracy": rights[rate]})
         tried += wanted
     assert [name for name, _ in tried] == [*long.NAMES * 3, "dpsgd"]
-    assert series.SERIES["dpsgd"].rate(series.FULL) == 0.125
+    assert rates.chosen(series.SERIES["dpsgd"].trial()) == 0.125
+    assert series.SERIES["dpsgd"].rate(series.FULL) == 0.0625
     for name in long.NAMES[:2]:
-        assert series.SERIES[name].recipe(0.7, series.FULL).lr == 80.0
+        assert series.SERIES[name].recipe(0.7, series.FULL).lr == 40.0
     assert series.SERIES["dpsgd"].recipe(1.1, series.FULL).steps == 19531
