@@ -15,6 +15,7 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, places
 from noisette.gradients.pooling import pooled
 from noisette.gradients.rules import Rule, find
+from noisette.gradients.rules.base import hooked
 from noisette.gradients.sites import Sites, attended, mapped_parameter
 from noisette.gradients.terms import Added, Rows, Term
 from noisette.gradients.ways import buffers_of, mapped
@@ -151,7 +152,7 @@ class Layers:
 
         loss = self._aim.given
         # known not to mix examples, so that it can have all outputs at once: vmap would take as long as for a layer
-        if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or _hooked(loss):
+        if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or hooked(loss):
             losses: Tensor = mapped_over(mapped, lambda example: of_one(example, whole=False), batch)
             return losses[:counted].sum()
         outputs = mapped_over(mapped, lambda example: of_one(example, whole=True), batch)
@@ -169,8 +170,3 @@ class Layers:
     def _laid_out(self, x: Tensor) -> Tensor:
         # not `contiguous`: one channel lies alike in both layouts, and only strides tell a convolution which is meant
         return x.to(memory_format=self._memory) if x.ndim == 4 else x
-
-
-def _hooked(module: nn.Module) -> bool:
-    """Whether a module does more than its class says."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))

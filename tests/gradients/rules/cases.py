@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import peft
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -129,6 +130,25 @@ def _linear() -> Iterator[tuple[str, Made]]:
         yield f"Conv1D of transformers, {shape}", _on(lambda: Conv1D(3, 5), shape)
 
 
+def adapted(base: nn.Module | None = None, *, trained: bool = False, **options: Any) -> Any:
+    """A Linear layer, (5,) to (3,) unless it is given, with an adapter of peft, whose second half is not zero."""
+    how = peft.LoraConfig(r=2, lora_alpha=6, target_modules=["0"], **options)
+    (layer,) = peft.inject_adapter_in_model(how, nn.Sequential(nn.Linear(5, 3) if base is None else base)).children()
+    for name, parameter in layer.named_parameters():
+        nn.init.normal_(parameter)
+        parameter.requires_grad_(trained or "lora" in name)
+    return layer
+
+
+def _adapters() -> Iterator[tuple[str, Made]]:
+    for trained, shape in itertools.product((True, False), ((5,), (4, 5), (2, 3, 5))):
+        yield f"LoRA, {shape}, trained={trained}", _on(lambda trained=trained: adapted(trained=trained), shape)
+    yield "LoRA, no bias", _on(lambda: adapted(nn.Linear(5, 3, bias=False), trained=True), (4, 5))
+    # more weights than positions: products one after the other
+    yield "LoRA, wide", _on(lambda: adapted(nn.Linear(40, 30), trained=True), (2, 40))
+    yield "LoRA, scaled by the root", _on(lambda: adapted(use_rslora=True), (4, 5))
+
+
 def _embedding() -> Iterator[tuple[str, Made]]:
     for padding, shape in itertools.product((None, 2, -1), ((), (6,), (3, 4))):
         table = lambda padding=padding: nn.Embedding(5, 3, padding_idx=padding)  # noqa: E731
@@ -223,7 +243,7 @@ def _attention() -> Iterator[tuple[str, Made]]:
 
 
 CASES: dict[str, Made] = dict(
-    itertools.chain(_linear(), _embedding(), _norms(), _convolutions(), _recurrent(), _attention())
+    itertools.chain(_linear(), _adapters(), _embedding(), _norms(), _convolutions(), _recurrent(), _attention())
 )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import peft
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +16,7 @@ from noisette.gradients import Gradients, rules
 from noisette.gradients.layout import Layout
 from noisette.gradients.rules.base import _RULES, Rule
 from tests.gradients.models import all_rows, reference
-from tests.gradients.rules.cases import CASES, CONV, On, alone, bent, build, check, many, plain, ways
+from tests.gradients.rules.cases import CASES, CONV, On, adapted, alone, bent, build, check, many, plain, ways
 
 even = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch's own, about speed
 
@@ -47,6 +50,8 @@ ENCODED = [
     "Linear, a sequence, bias=True",
     "Conv1D of transformers, (5,)",
     "Conv1D of transformers, (4, 5)",
+    "LoRA, (4, 5), trained=True",
+    "LoRA, wide",
     "Embedding, (6,), padding_idx=2",
     "LayerNorm 6 on (4, 6), {}",
     "RMSNorm 6 on (4, 6)",
@@ -141,6 +146,43 @@ def test_any_table(index: list[list[int]], padding: int | None) -> None:
     x = torch.tensor(index)
     x[0, 0] = (0 if padding is None else padding + 1) % 6  # something that counts
     check(table, x)
+
+
+OTHER_ADAPTERS = {
+    "dropout": {"lora_dropout": 0.1},
+    "of magnitude and direction": {"use_dora": True},
+    "with a bias": {"lora_bias": True},
+}
+
+
+@pytest.mark.parametrize("options", OTHER_ADAPTERS.values(), ids=OTHER_ADAPTERS)
+def test_other_adapters_are_run_by_peft(options: dict[str, Any]) -> None:
+    assert rules.find(adapted()) is not None
+    assert rules.find(adapted(**options)) is None
+
+
+def test_what_an_adapter_is_changes_with_its_use() -> None:
+    """One that is switched off, merged, joined by another or watched is run by peft."""
+    off, merged, joined, watched = (adapted() for _ in range(4))
+    off.enable_adapters(False)
+    merged.merge()
+    peft.inject_adapter_in_model(peft.LoraConfig(r=1, target_modules=["0"]), nn.Sequential(joined), "second")
+    watched.lora_A["default"].register_forward_hook(lambda *_: None)
+    assert [rules.find(layer) for layer in (off, merged, joined, watched)] == [None] * 4
+
+
+def test_an_adapter_that_is_merged_later_gets_no_gradient() -> None:
+    """The rule says no when it runs, and the model's own code decides."""
+    torch.manual_seed(0)
+    model = nn.Sequential(adapted(), nn.Linear(3, 3)).double()
+    x, y, loss = torch.randn(6, 4, 5).double(), torch.randint(3, (6, 3)), nn.CrossEntropyLoss()
+    gradients = Gradients(model, loss)
+    assert all_rows(gradients, x, y)[:, 0].abs().min() > 0
+    model[0].merge()
+    rows = all_rows(gradients, x, y)
+    torch.testing.assert_close(rows, reference(model, loss, x, y))
+    first = model[0].lora_A["default"].weight.numel()
+    assert not rows[:, :first].any()
 
 
 class Scaled(nn.Linear):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from noisette.gradients.terms import Term
 
-__all__ = ["Rule", "Use", "find"]
+__all__ = ["Rule", "Use", "find", "hooked"]
 
 
 class Use(ABC):
@@ -62,6 +62,11 @@ class Rule(ABC):
 
 
 _RULES: dict[str, Rule] = {}
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether a module does more than its class says, where its ``forward`` is not called."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 def _name(layer: type) -> str:
