@@ -144,8 +144,11 @@ def _adapters() -> Iterator[tuple[str, Made]]:
     for trained, shape in itertools.product((True, False), ((5,), (4, 5), (2, 3, 5))):
         yield f"LoRA, {shape}, trained={trained}", _on(lambda trained=trained: adapted(trained=trained), shape)
     yield "LoRA, no bias", _on(lambda: adapted(nn.Linear(5, 3, bias=False), trained=True), (4, 5))
+    for shape in ((5,), (4, 5)):
+        on = lambda: adapted(Conv1D(3, 5), trained=True, fan_in_fan_out=True)  # noqa: E731
+        yield f"LoRA on Conv1D of transformers, {shape}", _on(on, shape)
     # more weights than positions: products one after the other
-    yield "LoRA, wide", _on(lambda: adapted(nn.Linear(40, 30), trained=True), (2, 40))
+    yield "LoRA, wide", _on(lambda: adapted(nn.Linear(40, 35), trained=True), (2, 40))
     yield "LoRA, scaled by the root", _on(lambda: adapted(use_rslora=True), (4, 5))
 
 

@@ -171,6 +171,19 @@ def test_what_an_adapter_is_changes_with_its_use() -> None:
     assert [rules.find(layer) for layer in (off, merged, joined, watched)] == [None] * 4
 
 
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_how_adapters_run_does_not_depend_on_the_company(tokens: int) -> None:
+    """The same bits among 16 and among 64: how many examples there are does not decide which products are taken."""
+    torch.manual_seed(0)
+    model, x = adapted(nn.Linear(40, 40)), torch.randn(64, tokens, 40)
+    (way,) = ways(model)
+    few, many = (
+        [term.rows(slice(0, 4), torch.empty(4, 80)) for term in way.terms((x[:count], torch.zeros(count)))]
+        for count in (16, 64)
+    )
+    assert all(map(torch.equal, few, many))
+
+
 def test_an_adapter_that_is_merged_later_gets_no_gradient() -> None:
     """The rule says no when it runs, and the model's own code decides."""
     torch.manual_seed(0)

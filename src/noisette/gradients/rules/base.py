@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from noisette.gradients.terms import Term
 
-__all__ = ["Rule", "Use", "find", "hooked"]
+__all__ = ["Rule", "Use", "find", "hooked", "rule_of"]
 
 
 class Use(ABC):
@@ -73,11 +73,16 @@ def _name(layer: type) -> str:
     return f"{layer.__module__}.{layer.__qualname__}"
 
 
+def rule_of(layer: nn.Module) -> Rule | None:
+    """The rule of a layer's class, whatever its options are."""
+    return _RULES.get(_name(type(layer)))
+
+
 def find(layer: nn.Module) -> Rule | None:
     """The rule of a layer, None where there is none.
 
     >>> find(nn.Linear(2, 3)) is not None, find(nn.Embedding(2, 3, max_norm=1.0))
     (True, None)
     """
-    rule = _RULES.get(_name(type(layer)))
+    rule = rule_of(layer)
     return rule if rule is not None and "forward" not in vars(layer) and rule.fits(layer) else None
