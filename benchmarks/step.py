@@ -162,11 +162,11 @@ def draw(found: dict[str, object]) -> None:
     figure, axes = panels(len(found["steps"]), width=5.6, height=3.2, rows=3)
     for axis, row in zip(axes, found["steps"], strict=True):
         rows = row["rows"]
-        base = (rows.get("plain SGD channels_last") or rows["plain SGD"])["ms"]
-        order = sorted(rows, key=lambda name: rows[name]["ms"], reverse=True)
-        axis.barh(
-            order, [rows[n]["ms"] / base for n in order], color=[PALETTE[0] if "ours" in n else GREY for n in order]
-        )
+        # by ratios within a round, which a machine that changes its speed on the way does not move
+        base = (rows.get("plain SGD channels_last") or rows["plain SGD"])["ratio"][1]
+        times = {name: base / one["ratio"][1] for name, one in rows.items()}
+        order = sorted(times, key=lambda name: times[name], reverse=True)
+        axis.barh(order, [times[n] for n in order], color=[PALETTE[0] if "ours" in n else GREY for n in order])
         axis.axvline(1, color=INK, linewidth=0.8)
         axis.set_xlabel("CPU time of a step / plain SGD")
         axis.set_title(f"model {row['case']}, batch {row['batch']}", fontsize=11)
