@@ -184,6 +184,21 @@ def test_how_adapters_run_does_not_depend_on_the_company(tokens: int) -> None:
     assert all(map(torch.equal, few, many))
 
 
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16])
+def test_adapters_count_beside_weights_of_few_bits(weights: torch.dtype) -> None:
+    """A half, added to 256, is lost in bfloat16; added to what 256 - 256 makes, it is not."""
+    layer = adapted(nn.Linear(2, 1)).to(weights)
+    values = {"lora_A": [[1.0, 0.0], [0.0, 0.0]], "lora_B": [[0.5 / 3, 0.0]], "bias": [0.0], "weight": [[256.0, 256.0]]}
+    for name, parameter in layer.named_parameters():
+        parameter.data.copy_(torch.tensor(next(value for key, value in values.items() if key in name)))
+    x, y = torch.tensor([[1.0, -1.0]]).to(weights).expand(16, 2), torch.zeros(16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=weights == torch.float32):
+        rows = all_rows(Gradients(layer, bent), x, y)
+        expected = reference(layer, bent, x, y)
+    torch.testing.assert_close(rows, expected.float(), rtol=0.02, atol=1e-3)
+    assert 0.8 < float(rows[0, 0]) / (3 * 0.5 / 3) < 0.95, "the cosine of a half, and not of 0"
+
+
 def test_an_adapter_that_is_merged_later_gets_no_gradient() -> None:
     """The rule says no when it runs, and the model's own code decides."""
     torch.manual_seed(0)

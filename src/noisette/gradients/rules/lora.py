@@ -41,7 +41,9 @@ class LoRA(Rule):
         turned = _is(layer.base_layer, Transposed)
         weight = weight.T if turned else weight
         low, high = use[f"lora_A.{name}.weight"], use[f"lora_B.{name}.weight"]
-        if _COMPANY * x[0, ..., 0].numel() > min(weight.shape):
+        # what is added to a weight of few bits may be less than its last
+        exact = weight.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled(x.device.type)
+        if exact and _COMPANY * x[0, ..., 0].numel() > min(weight.shape):
             out = F.linear(x, torch.addmm(weight, high, low, alpha=scale), bias)
         else:
             out = torch.add(F.linear(x, weight, bias), F.linear(F.linear(x, low), high), alpha=scale)
