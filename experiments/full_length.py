@@ -108,7 +108,7 @@ explain another accuracy.
 
 `python experiments/long.py` goes on with the runs and can be stopped at any time; with the name of a series it trains
 that one, so that every core can have its own. `make figures` shows what is there and trains none of them. In the runs
-below a step took 0.16 to 0.19 seconds of a core; the first run at full length took 59 minutes of CPU. A run is made in
+below a step took 0.14 to 0.19 seconds of a busy core, a run at full length 59 minutes of CPU. A run is made in
 parts of 128 steps with a checkpoint after each. Every part draws from a seed of its own, so that a run that was
 stopped comes to the same point, as long as the code is the same: a point lists its commits. The points in `runs.json`
 and `long_rates.json` have seed, command, commit and CPU seconds. In the third plot the best is chosen on the test set,
