@@ -32,7 +32,8 @@ def found() -> str:
     for name in NAMES:
         one = SERIES[name]
         for scale in one.levels(FULL):
-            for runs in (one.kept(scale, FULL), *([run] for run in one.at_other_rates(scale, FULL))):
+            own = one.kept(scale, FULL)
+            for runs in (own, *([run] for run in one.at_any_rate(scale, FULL) if run not in own)):
                 epsilon, rate = runs[0]["epsilon_rdp"], f"{runs[0]['lr']:g}"
                 found = [f"{epsilon:.3f}", f"{runs[0]['epsilon_pld']:.3f}", series.spread(runs)]
                 rows.append([one.label, f"{scale:g}", rate, *found, f"{at(name, epsilon, 'cifar10'):.2f}"])

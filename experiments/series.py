@@ -86,21 +86,17 @@ class Series:
         return round(first[0]["lr"] * first[0]["mean_distance"], 4) if first else None
 
     def kept(self, scale: float, data: str = "mnist") -> list[Point]:
-        """The runs of all seeds that are kept."""
+        """The runs of all seeds that are kept, with its own learning rate."""
+        rate = self.rate(data)
+        return [run for run in self.at_any_rate(scale, data) if run["lr"] == rate]
+
+    def at_any_rate(self, scale: float, data: str = "mnist") -> list[Point]:
+        """Those with other learning rates too, once it has one."""
         if self.rate(data) is None:
             return []
         settings = key(self.recipe(scale, data), 0)
-        del settings["seed"]
-        return RUNS.all(**settings)
-
-    def at_other_rates(self, scale: float, data: str = "mnist") -> list[Point]:
-        """The runs that are kept with another learning rate than its own, which figures do not show."""
-        rate = self.rate(data)
-        if rate is None:
-            return []
-        settings = key(self.recipe(scale, data), 0)
         del settings["seed"], settings["lr"]
-        return [run for run in RUNS.all(**settings) if run["lr"] != rate]
+        return RUNS.all(**settings)
 
     def known(self, data: str = "mnist") -> bool:
         """Whether its headline run is kept, and that which its learning rate hangs on."""
