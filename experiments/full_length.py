@@ -54,7 +54,7 @@ def draw() -> None:
         if one.known(FULL):
             steps, found = one.curve(FULL)
             over.plot(steps, found, color=colour)
-            levels = np.arange(48.0, 58.0, 0.25)
+            levels = np.arange(48.0, 60.0, 0.25)
             speed.plot(levels, [reached(steps, found, level) for level in levels], color=colour)
         points = KEPT.all(series=name)
         budgets.plot([p["budget"] for p in points], [p["accuracy"] for p in points], color=colour, marker="o", ms=4)
