@@ -146,7 +146,7 @@ def test_norms_that_depend_on_the_company_are_noticed(monkeypatch: pytest.Monkey
     gradients = Gradients(model(), bent, chunk=16)
     gradients.check(batch)
     assert gradients._sizes is not None
-    assert gradients._sizes.step == 1
+    assert gradients._sizes.least <= 16  # of which multiples may be needed: products round by the processor
     monkeypatch.setattr(terms, "_gram", lambda values: honest(values) * (1 + 1e-9 * len(values)))
     gradients.check(batch)
     assert gradients._sizes is not None

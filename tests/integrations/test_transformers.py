@@ -330,7 +330,7 @@ def test_a_rule_that_is_wrong_for_a_layer_of_peft_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients are then those of autograd, by vmap."""
-    monkeypatch.setattr(rules.linear, "outer", lambda x, g: terms.outer(x, 2 * g))
+    monkeypatch.setattr(rules.lora, "outer", lambda x, g: terms.outer(x, 2 * g))
     trainer = trainer_of(tmp_path, model=copy.deepcopy(adapted("bert")).float(), max_steps=1)
     trainer.train()
     assert trainer.private._gradients.path == "vmap"
