@@ -11,9 +11,9 @@ from torch import Tensor
 from noisette import compiled
 from noisette._kernels import native
 from noisette.gradients.isolation import Witness
-from tests._kernels import test_filters, test_fused, test_pooling
+from tests._kernels import test_filters, test_fused, test_pooling, test_tangents
 from tests.faults.table import by, fault
-from tests.gradients import test_lookup
+from tests.gradients import test_activations, test_lookup
 from tests.gradients import test_pooling as test_pooled
 
 LEFT_OUT = by(test_fused.test_no_derivative_but_zero_is_left_out, variant="plain")
@@ -104,6 +104,29 @@ def last_of_equals(patch: pytest.MonkeyPatch) -> None:
         taps.copy_(kernel[0] * kernel[1] - 1 - taps)
 
     patch.setattr(compiled.native, "pool", wrong)
+
+
+@fault(
+    "a hyperbolic tangent that sees the next example",
+    by(test_activations.test_an_example_is_alone),
+    by(test_tangents.test_a_number_does_not_depend_on_its_place, variant="plain", count=37),
+)
+def tangents_mixed(patch: pytest.MonkeyPatch) -> None:
+    honest = compiled.native.tanh
+    patch.setattr(compiled.native, "tanh", lambda x, *rest: honest(x + 1e-6 * x.roll(1), *rest))
+
+
+@fault(
+    "a hyperbolic tangent with the derivative of another function",
+    by(test_activations.test_all_orders_and_precisions, dtype=torch.float32, apart=1e-6),
+    by(test_activations.test_gradients_are_those_of_autograd, name="a layer", kernel=""),
+)
+def tangents_derived_wrong(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(
+        "noisette.gradients.activations._Tangent.backward",
+        staticmethod(lambda ctx, g: (g * (1 - ctx.saved_tensors[0]), None)),
+    )
 
 
 @fault(

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette.batch import Batch, change, mapped_over, size
+from noisette.gradients.activations import tangent
 from noisette.gradients.calls import Call, Calls, Instead, Unfit
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, places
@@ -32,6 +33,8 @@ _INSTEAD: Instead = {
     F.scaled_dot_product_attention: attended,
     F.max_pool2d: pooled,
     torch.max_pool2d: pooled,
+    torch.tanh: tangent,
+    Tensor.tanh: tangent,
     Tensor.requires_grad_: _as_it_is,
 }
 

@@ -31,7 +31,7 @@ from noisette.gradients.calls import Call, Unfit
 from noisette.gradients.rules import Rule, Use
 from noisette.gradients.terms import Term
 
-__all__ = ["Sites", "attended", "for_all_images", "mapped_parameter"]
+__all__ = ["Sites", "attended", "for_all_examples", "for_all_images", "mapped_parameter"]
 
 Made = Callable[[Tensor], Term]
 
@@ -163,13 +163,24 @@ def for_all_images(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """
     if maybe_get_bdim(images) < 0 or images.ndim not in (3, 4):
         return run(images)
-    count = get_unwrapped(images).shape[maybe_get_bdim(images)]
 
     def flat(whole: Tensor) -> Tensor:
         made = run(whole.flatten(0, -4))
         return torch.unflatten(made, 0, whole.shape[:-3])
 
-    made: Tensor = _for_all(flat, partial(_examples_first, count=count), (images,), {})
+    return for_all_examples(flat, images)
+
+
+def for_all_examples(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """`run` on all examples at once, (B, ...), where the model sees one, (...).
+
+    What is the same for all examples is run on as it is.
+    """
+    at = maybe_get_bdim(x)
+    if at < 0:
+        return run(x)
+    count = get_unwrapped(x).shape[at]
+    made: Tensor = _for_all(run, partial(_examples_first, count=count), (x,), {})
     return made
 
 

@@ -131,7 +131,7 @@ def check_same(private: PrivateRun, *optimizers: Optimizer) -> None:
         )
 
 
-def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 1000) -> float:
+def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 250) -> float:
     """The share of PUBLIC examples `inputs` (N, ...) whose class is right; a model in train mode stays in it.
 
     >>> accuracy(nn.Identity(), torch.eye(3), torch.tensor([0, 1, 1]))
@@ -140,7 +140,7 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     return int((answers(model, inputs, batch).argmax(dim=1) == targets).sum()) / len(inputs)
 
 
-def answers(model: nn.Module, inputs: Tensor, batch: int = 1000) -> Tensor:
+def answers(model: nn.Module, inputs: Tensor, batch: int = 250) -> Tensor:
     """The outputs (N, ...) of `model` for `inputs` (N, ...), `batch` at a time; a model in train mode stays in it.
 
     >>> answers(nn.Flatten(), torch.zeros(3, 2, 2)).shape

@@ -1,4 +1,4 @@
-// What Python sees of pooling and filters: shapes are checked, and examples shared out over threads.
+// What Python sees of pooling, filters and activations: shapes are checked, and examples shared out over threads.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,6 +9,7 @@
 #include "filters.hpp"
 #include "isa.hpp"
 #include "pooling.hpp"
+#include "tangents.hpp"
 
 namespace noisette {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using Images = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Filled = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FilledRow = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Taps = nb::ndarray<int32_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
 // How images x (B, H, W, C) become out (B, h, w, C); each pair is for rows and columns.
@@ -87,6 +89,17 @@ void filtered(Images x, Images weight, Row bias, Filled out, const std::vector<i
     std::vector<float> padded(static_cast<size_t>(how.padded_h * how.padded_w * how.in));
     run(how, from, to, x.data(), padded.data(), out.data());
   });
+}
+
+// out = tanh(x), both (n)
+void tanh_of(Row x, FilledRow out, int threads, const std::string& isa) {
+  constexpr int64_t kWorth = 1 << 16;  // numbers that are worth a thread
+  const auto run = NOISETTE_PICK(isa, tangents);
+  require(run != nullptr, "this machine or this build has no such instruction set");
+  require(x.shape(0) == out.shape(0), "x and out are of the same length");
+  const int64_t count = static_cast<int64_t>(x.shape(0));
+  share_out(count, static_cast<int>(std::min<int64_t>(threads, count / kWorth + 1)),
+            [&](int64_t from, int64_t to) { run(from, to, x.data(), out.data()); });
 }
 
 }  // namespace

@@ -118,5 +118,6 @@ NB_MODULE(_native, m) {
         "threads"_a, "isa"_a);
   m.def("unpool", &unpooled, "g"_a.noconvert(), "taps"_a.noconvert(), "out"_a.noconvert(), "kernel"_a, "stride"_a, "pad"_a,
         "threads"_a, "isa"_a);
+  m.def("tanh", &tanh_of, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a, "isa"_a);
   m.def("variants", &variants, "The instruction sets that run here, best first.");
 }
