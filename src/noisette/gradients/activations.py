@@ -40,8 +40,7 @@ class _Tangent(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, isa: str) -> Tensor:
         out = torch.empty_like(x)
-        flat = [part.detach().as_strided((x.numel(),), (1,)) for part in (x, out)]
-        compiled.native.tanh(*flat, torch.get_num_threads(), isa)
+        compiled.native.tanh(_flat(x), _flat(out), torch.get_num_threads(), isa)
         ctx.save_for_backward(out)
         return out
 
@@ -50,3 +49,7 @@ class _Tangent(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
         return torch.ops.aten.tanh_backward(g, out), None
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.detach().as_strided((x.numel(),), (1,))
