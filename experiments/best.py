@@ -62,14 +62,14 @@ def draw() -> None:
 
 def claims() -> list[Claim]:
     """Whether encoding needs half the budget of DPSGD for the same accuracy, and what looking for it costs."""
-    student, dpsgd = needed("encoded_student_t", SPOKEN), needed("dpsgd", SPOKEN)
+    student, dpsgd = (needed(KEPT.all(series=name), SPOKEN) for name in ("encoded_student_t", "dpsgd"))
     paid = KEPT.find(series="encoded_student_t", budget=3.5)
     more = paid["epsilon_searched"] - paid["epsilon_alone"]
     return [
         Claim(
             f"Encoding with Student-t noise needs about half the budget of DPSGD for {SPOKEN}% (MNIST, best settings)",
             "epsilon 3.2 against 6",
-            f"epsilon {_text(student)} against {_text(dpsgd)}",
+            f"epsilon {told(student, 7.5)} against {told(dpsgd, 7.5)}",
             "holds"
             if student <= 0.6 * dpsgd
             else "does not hold: DPSGD at a larger learning rate than the paper's needs no more",
@@ -112,10 +112,11 @@ Again: `python experiments/figures.py best`.
 """
 
 
-def needed(name: str, accuracy: float) -> float:
+def needed(points: list[Point], accuracy: float) -> float:
     """The least budget at which the best accuracy is at or above `accuracy`; infinity where none is."""
-    return min((p["budget"] for p in KEPT.all(series=name) if p["accuracy"] >= accuracy), default=math.inf)
+    return min((point["budget"] for point in points if point["accuracy"] >= accuracy), default=math.inf)
 
 
-def _text(budget: float) -> str:
-    return f"{budget:g}" if math.isfinite(budget) else "above 7.5"
+def told(budget: float, last: float) -> str:
+    """A budget in words, where `last` is the largest that was looked at."""
+    return f"{budget:g}" if math.isfinite(budget) else f"above {last:g}"

@@ -25,14 +25,16 @@ def _rates(names: tuple[str, ...]) -> None:
     rates.KEPT.rewrite(points)
 
 
-def _run(name: str, end: float, seed: int = 0, faster: float = 1.0) -> None:
-    """Keep a made-up headline run: numbers to be found again, not results."""
+def _run(
+    name: str, end: float, seed: int = 0, faster: float = 1.0, scale: float | None = None, epsilon: float = 4.1
+) -> None:
+    """Keep a made-up run, of the headline if no scale is given: numbers to be found again, not results."""
     training, series = importlib.import_module("training"), importlib.import_module("series")
     curve = [(step, round(end - 4000 / step, 2)) for step in (195, 975, 1950, 4875, 9750, 19531)]
-    recipe = series.SERIES[name].recipe(series.SERIES[name].headline, series.FULL)
+    recipe = series.SERIES[name].recipe(scale or series.SERIES[name].headline, series.FULL)
     point = training.key(recipe.changed(lr=recipe.lr * faster), seed)
     point |= {"parameters": 34_930, "accuracy": curve[-1][1], "curve": curve, "cpu_seconds": 2400.0}
-    training.RUNS.add(point | {"epsilon_rdp": 4.1, "epsilon_pld": 3.4})
+    training.RUNS.add(point | {"epsilon_rdp": epsilon, "epsilon_pld": 3.4})
 
 
 @pytest.fixture
@@ -60,7 +62,8 @@ def test_it_counts_and_shows_what_is_there(empty: Path) -> None:
     assert "0 of 15 runs are there, 2 of 3 learning rates are chosen" in figure.section()
     assert "| DPSGD, tuned rate | 0.25, best | 52.00 | 11.0 | 0123456789 |" in figure.section()
     _run("encoded_student_t", 58.0)
-    assert figure.claims() == []
+    (back,) = figure.claims()
+    assert back.verdict == "holds: +1.24 points against the curve"
     _run("dpsgd", 55.0)
     _run("dpsgd", 56.0, seed=1)
     section = figure.section()
@@ -70,7 +73,7 @@ def test_it_counts_and_shows_what_is_there(empty: Path) -> None:
     assert "3 of 15 runs are there" in figure.section()
     assert "| 0.25 | 4.100 | 3.400 | 49.80 |" in figure.section()
     assert "| 0.125 | 4.100 | 3.400 | 55.30 (54.80 to 55.80, 2 seeds) |" in figure.section()
-    ahead, faster = figure.claims()
+    _, ahead, faster = figure.claims()
     assert ahead.verdict == "holds: +2.50 points"
     assert faster.verdict == "holds"
     assert faster.ours == "1,950 against 4,875"
@@ -82,10 +85,37 @@ def test_verdicts_follow_the_numbers(empty: Path) -> None:
     _rates(("encoded_student_t", "encoded_gaussian", "dpsgd"))
     for name, end in {"encoded_student_t": 55.0, "encoded_gaussian": 57.0, "dpsgd": 56.0}.items():
         _run(name, end)
-    student, gaussian, faster = figure.claims()
+    *back, student, gaussian, faster = figure.claims()
+    assert [one.verdict.partition(":")[0] for one in back] == ["does not hold", "holds"]
     assert student.verdict == "does not hold: -1.00 points"
     assert gaussian.verdict == "holds: +1.00 points"
     assert faster.verdict == "does not hold"
+
+
+def test_what_is_beyond_the_end_of_the_curve_is_not_compared_with_it(empty: Path) -> None:
+    figure = importlib.import_module("full_length")
+    _rates(("encoded_gaussian",))
+    _run("encoded_gaussian", 56.0)
+    _run("encoded_gaussian", 40.0, scale=0.7, epsilon=11.5)
+    assert "| 0.7 | 40 | 11.500 | 3.400 | 39.80 | 56.30 at 7.10 |" in figure.section()
+    (back,) = figure.claims()
+    assert back.ours == "55.80% at epsilon 4.10"
+    assert back.verdict == "holds: +0.51 points against the curve"
+
+
+def test_the_budget_that_an_accuracy_needs(empty: Path) -> None:
+    figure = importlib.import_module("full_length")
+    found = {"encoded_student_t": (54.9, 55.0, 57.0), "dpsgd": (50.0, 53.0, 54.9)}
+    figure.KEPT.rewrite(
+        [
+            {"series": name, "budget": budget, "accuracy": right}
+            for name, best in found.items()
+            for budget, right in zip((1.5, 2.0, 2.5), best, strict=True)
+        ]
+    )
+    (thrifty,) = figure.claims()
+    assert thrifty.ours == "epsilon 2 against above 9.5"
+    assert thrifty.verdict == "holds"
 
 
 def test_filling_searches_and_trains_nothing(empty: Path) -> None:
