@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import paper
 import series
-from fixed_epochs import CLOSE
+from beside import CLOSE
 from kept import RESULTS, Claim, Point
 from markdown import picture, table
 from scipy import stats

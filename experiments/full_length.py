@@ -9,11 +9,11 @@ import full_tables as tables
 import numpy as np
 import paper
 import series
-from best import needed, told
-from convergence import iterations, reached
-from fixed_epochs import CLOSE, at, comes_back, show
+from beside import show
+from convergence import reached
+from full_claims import KEPT, claims
 from full_tables import SHOWN
-from kept import RESULTS, Claim, Kept, Point
+from kept import RESULTS, Point
 from long import NAMES
 from markdown import picture
 from search import best, candidates
@@ -22,10 +22,7 @@ from training import Tell
 
 from noisette.report.style import GREY, panels, save
 
-KEPT = Kept("long_best")
-SPOKEN = 54.0
-BEST = 55.0
-"""Accuracies in percent of which the claims speak: to be reached soon, and at a small budget."""
+__all__ = ["claims", "draw", "fill", "section"]
 
 
 def fill(tell: Tell) -> None:
@@ -69,48 +66,6 @@ def draw() -> None:
     save(figure, RESULTS / "full_length.png")
 
 
-def claims() -> list[Claim]:
-    """Of the runs that are there: whether the paper's curves come back, and encoding is ahead of DPSGD, and faster."""
-    have = series.present(NAMES, FULL)
-    found = [comes_back(name, FULL) for name in have if name != "dpsgd"]
-    if "dpsgd" in have and len(have) > 1:
-        found += [*(_ahead(name) for name in have[:-1]), _faster(have[0])]
-    return found + [_thrifty()] * (KEPT.has(series="encoded_student_t") and KEPT.has(series="dpsgd"))
-
-
-def _ahead(name: str) -> Claim:
-    runs = {one: SERIES[one].kept(SERIES[one].headline, FULL) for one in (name, "dpsgd")}
-    theirs = {one: at(one, found[0]["epsilon_rdp"], FULL) for one, found in runs.items()}
-    gap = series.last(runs[name]) - series.last(runs["dpsgd"])
-    return Claim(
-        f"DPSGD is less accurate than {SERIES[name].label} (CIFAR-10, T = 19,531, {SERIES[name].headline:g} and 1.1)",
-        f"{theirs['dpsgd']:.2f}% against {theirs[name]:.2f}%",
-        f"{series.spread(runs['dpsgd'])} against {series.spread(runs[name])}",
-        f"{'holds' if gap > CLOSE else 'does not hold'}: {gap:+.2f} points",
-    )
-
-
-def _faster(name: str) -> Claim:
-    ours = {one: reached(*SERIES[one].curve(FULL), SPOKEN) for one in (name, "dpsgd")}
-    theirs = {one: reached(*paper.curve("convergence_cifar10", one)[::-1], SPOKEN) for one in (name, "dpsgd")}
-    return Claim(
-        f"Encoding and denoising reach an accuracy in fewer iterations than DPSGD (CIFAR-10, {SPOKEN:g}%)",
-        f"{iterations(theirs[name])} against {iterations(theirs['dpsgd'])}",
-        f"{iterations(ours[name])} against {iterations(ours['dpsgd'])}",
-        "holds" if ours[name] < ours["dpsgd"] else "does not hold",
-    )
-
-
-def _thrifty() -> Claim:
-    student, dpsgd = (needed(KEPT.all(series=name), BEST) for name in ("encoded_student_t", "dpsgd"))
-    return Claim(
-        f"Encoding with Student-t noise needs a smaller budget than DPSGD for {BEST:g}% (CIFAR-10, best settings)",
-        "epsilon 3 against 4.2",
-        f"epsilon {told(student, 9.5)} against {told(dpsgd, 9.5)}",
-        "holds" if student < dpsgd else "does not hold",
-    )
-
-
 def section() -> str:
     """What is there, what is to come, the rates, and every number beside the paper's."""
     return f"""
@@ -126,11 +81,11 @@ difference of a few points between its curves and ours can be that of the networ
 the three series on one network. There the paper took the same learning rate for all of them, and here each has its own.
 
 `python experiments/long.py` goes on with the runs and can be stopped at any time; with the name of a series it trains
-that one, so that every core can have its own. `make figures` shows what is there and trains none of them. {_cost()}A
-run is made in parts of 128 steps with a checkpoint after each. Every part draws from a seed of its own, so that a run
-that was stopped comes to the same point, as long as the code is the same: a point lists its commits. The points in
-`runs.json` and `long_rates.json` have seed, command, commit and CPU seconds. In the third plot the best is chosen on
-the test set, as in the paper.
+that one, so that every core can have its own. `make figures` shows what is there and trains none of them.
+{_cost()}A run is made in parts of 128 steps with a checkpoint after each.
+Every part draws from a seed of its own, so that a run that was stopped comes to the same point, as long as the code is
+the same: a point lists its commits. The points in `runs.json` and `long_rates.json` have seed, command, commit and CPU
+seconds. In the third plot the best is chosen on the test set, as in the paper.
 
 Learning rates come first: for every series a first rate ({_firsts()}: half of what is best at a tenth of the
 length, for encoded Gaussian noise that of Student-t noise), twice and half of it, and further until the best has both

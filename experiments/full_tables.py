@@ -5,8 +5,8 @@ from __future__ import annotations
 import paper
 import rates
 import series
+from beside import told
 from convergence import iterations, reached
-from fixed_epochs import beside
 from long import NAMES
 from markdown import table
 from series import FULL, SERIES
@@ -36,7 +36,7 @@ def found() -> str:
             for runs in (own, *([run] for run in one.at_any_rate(scale, FULL) if run not in own)):
                 epsilon, rate = runs[0]["epsilon_rdp"], f"{runs[0]['lr']:g}"
                 found = [f"{epsilon:.3f}", f"{runs[0]['epsilon_pld']:.3f}", series.spread(runs)]
-                rows.append([one.label, f"{scale:g}", rate, *found, beside(name, epsilon, FULL)])
+                rows.append([one.label, f"{scale:g}", rate, *found, told(name, epsilon, FULL)])
         if one.known(FULL):
             ours, theirs = one.curve(FULL), paper.curve("trajectory_cifar10", name)
             fast, slow = ours, paper.curve("convergence_cifar10", name)[::-1]
