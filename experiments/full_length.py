@@ -96,7 +96,7 @@ One run was made before with the best for a quarter itself, 80 for Student-t noi
 51.1%, and fell to 47.7% at the end. That was seen on test pictures; the rule is the textbook's, and nothing of it was
 fitted to them. Then come the headline runs of the three series, other noise levels and two more seeds of the headline.
 
-{tables.tried()}{tables.found()}
+{tables.tried()}{tables.found()}{tables.compared()}
 {picture("full_length", "CIFAR-10 at full length: ours, as far as it is there, beside the paper's four curves")}
 
 Again: `python experiments/figures.py full_length`.

@@ -26,6 +26,16 @@ def tried() -> str:
     return table(["series", "learning rate", "held-out accuracy", "CPU minutes", "commit"], rows)
 
 
+def compared() -> str:
+    """How far DPSGD is ahead of encoded Gaussian noise, which costs as much at the same scale; nothing without runs."""
+    one, other = SERIES["dpsgd"], SERIES["encoded_gaussian"]
+    both = sorted({*one.levels(FULL)} & {*other.levels(FULL)})
+    gaps = [series.last(one.kept(scale, FULL)) - series.last(other.kept(scale, FULL)) for scale in both]
+    ahead = ", ".join(f"{gap:+.2f} points at {scale:g}" for gap, scale in zip(gaps, both, strict=True))
+    words = "At equal sigma, so at equal epsilon, DPSGD against encoded Gaussian noise with KS"
+    return f"\n{words}: {ahead}.\n" if ahead else ""
+
+
 def found() -> str:
     """Every full-length run, then accuracies and iterations of the headline beside the paper's, once there are any."""
     rows, over, speed = list[list[str]](), list[list[str]](), list[list[str]]()

@@ -85,6 +85,7 @@ def test_verdicts_follow_the_numbers(empty: Path) -> None:
     _rates(("encoded_student_t", "encoded_gaussian", "dpsgd"))
     for name, end in {"encoded_student_t": 55.0, "encoded_gaussian": 57.0, "dpsgd": 56.0}.items():
         _run(name, end)
+    assert "DPSGD against encoded Gaussian noise with KS: -1.00 points at 1.1." in figure.section()
     *back, student, gaussian, faster = figure.claims()
     assert [one.verdict.partition(":")[0] for one in back] == ["does not hold", "holds"]
     assert student.verdict == "does not hold: -1.00 points"
