@@ -75,7 +75,7 @@ All 100 epochs (T = 19,531), delta 1e-5, with the network of 34,930 parameters. 
 Everything else on this page about CIFAR-10 is of 10 epochs.
 
 The paper does not tell its network. It calls its set-up comparable to that of Abadi et al. (2016), who trained only the
-last layers on CIFAR-10 and took the convolutional ones from CIFAR-100. Its curves lie 7 to 10 points above ours after
+last layers on CIFAR-10 and took the convolutional ones from CIFAR-100. Its curves lie 6 to 10 points above ours after
 the first epoch and flatten early, as layers that were trained before, or a larger learning rate, would make them; so a
 difference of a few points between its curves and ours can be that of the networks. What can be compared is the order of
 the three series on one network. There the paper took the same learning rate for all of them, and here each has its own.
