@@ -84,8 +84,8 @@ the three series on one network. There the paper took the same learning rate for
 that one, so that every core can have its own. `make figures` shows what is there and trains none of them.
 {_cost()}A run is made in parts of 128 steps with a checkpoint after each.
 Every part draws from a seed of its own, so that a run that was stopped comes to the same point, as long as code and
-processor are the same: a point lists its commits. The points in `runs.json` and `long_rates.json` have seed, command, commit and CPU
-seconds. In the third plot the best is chosen on the test set, as in the paper.
+processor are the same: a point lists its commits. The points in `runs.json` and `long_rates.json` have seed, command,
+commit and CPU seconds. In the third plot the best is chosen on the test set, as in the paper.
 
 Learning rates come first: for every series a first rate ({_firsts()}: half of what is best at a tenth of the
 length, for encoded Gaussian noise that of Student-t noise), twice and half of it, and further until the best has both
@@ -123,4 +123,6 @@ def _there() -> str:
 
 def _cost() -> str:
     minutes = sorted(round(run["cpu_seconds"] / 60) for run in _runs())
-    return f"A run took {minutes[0]} to {minutes[-1]} minutes of one core, by the machine and the commit. " if minutes else ""
+    if not minutes:
+        return ""
+    return f"A run took {minutes[0]} to {minutes[-1]} minutes of one core, by the machine and the commit. "
