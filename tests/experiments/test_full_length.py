@@ -130,4 +130,8 @@ def test_filling_searches_and_trains_nothing(empty: Path) -> None:
     assert found[9.5]["accuracy"] == 55.8
     assert found[1.5]["accuracy"] < found[9.5]["accuracy"]
     assert all(point["epsilon"] <= budget for budget, point in found.items())
+    section = figure.section()
+    assert f"| DPSGD, tuned rate | {found[1.5]['accuracy']:.2f} | {found[2.5]['accuracy']:.2f} |" in section
+    assert "| the paper's `dpsgd` | 46.04 | 52.18 |" in section
+    assert "| the paper's `encoded_gaussian` |" not in section
     figure.draw()
