@@ -98,7 +98,7 @@ One run was made before with the best for a quarter itself, 80 for Student-t noi
 fitted to them. Then come the headline runs of the three series, other noise levels and two more seeds of the headline.
 
 {tables.tried()}{tables.found()}{tables.bought()}{tables.compared()}
-{picture("full_length", "CIFAR-10 at full length: ours, as far as it is there, beside the paper's four curves")}
+{picture("full_length", "CIFAR-10 at full length: ours beside the paper's curves, in four plots")}
 
 Again: `python experiments/figures.py full_length`.
 """
