@@ -61,7 +61,7 @@ def draw() -> None:
     over.set(xlabel="iterations", ylabel="test accuracy (%)", xlim=(0, SHOWN[-1]), ylim=(20, 65))
     budgets.set(xlabel="epsilon at delta = 1e-5", ylabel="best test accuracy (%)")
     speed.set(xlabel="test accuracy to reach (%)", ylabel="iterations", yscale="log")
-    figure.suptitle(f"CIFAR-10, 100 epochs: {_there()}", fontsize=11)
+    figure.suptitle(f"CIFAR-10, 100 epochs: {_there()}; bars span the seeds", fontsize=11)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     save(figure, RESULTS / "full_length.png")
 
@@ -117,7 +117,7 @@ def _runs() -> list[Point]:
 def _there() -> str:
     done, planned = len(_runs()), len(PLAN[FULL])
     if done == planned:
-        return f"all {done} runs are there"
+        return f"all {done} runs"
     chosen = sum(SERIES[name].rate(FULL) is not None for name in NAMES)
     return f"{done} of {planned} runs are there, {chosen} of {len(NAMES)} learning rates are chosen"
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from noisette import L2, Encoder, HalfNormal, Private, Ranked
 from noisette.encode.sorted_profile import SortedProfile
-from noisette.gradients import Gradients, calls, isolation, per_example, ways
+from noisette.gradients import Gradients, calls, holdings, isolation, per_example, ways
 from noisette.gradients.layers import Layers
 from noisette.spec import registered
 from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
@@ -167,6 +167,32 @@ def no_isolation(patch: pytest.MonkeyPatch) -> None:
 def state_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls.Call, "changed", lambda self, before, after: False)
     patch.setattr(calls.Call, "admit", lambda self, batch: batch)
+
+
+@fault(
+    "random numbers of Python and numpy accepted",
+    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="random", path="layers"),
+    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="numpy.random", path="vmap"),
+)
+def common_sources(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(holdings.Holdings, "common_sources", lambda self: None)
+
+
+@fault(
+    "a generator that the model holds taken for a thing without a state",
+    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.rolls", path="layers"),
+    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.dice", path="vmap"),
+)
+def own_generators(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(holdings, "_state", lambda value: None)
+
+
+@fault(
+    "parameters from a list of the model's own accepted",
+    by(test_calls.test_parameters_that_no_gradient_would_reach_are_refused, fast=True),
+)
+def parameters_aside(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calls, "_asks_for_form", lambda func, args: True)
 
 
 @fault(

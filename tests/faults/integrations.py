@@ -48,6 +48,18 @@ def warm_up_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "used_by", lambda self, optimizer: None)
 
 
+@fault("no guard in the last turn", by(test_guard.test_backward_is_refused_in_the_last_turn_too, steps=2))
+def early_rest(patch: pytest.MonkeyPatch) -> None:
+    written = Guard.written
+
+    def resting(self: Guard, *, last: bool) -> None:
+        written(self, last=last)
+        if last:
+            self.rest()
+
+    patch.setattr(Guard, "written", resting)
+
+
 @fault("a layer of peft that mixes examples accepted", by(PEFT, fault="examples mixed"))
 def mixing_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(isolation.Witness, "_agree", lambda self, one, other, power: True)

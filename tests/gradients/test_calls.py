@@ -160,14 +160,10 @@ def test_one_example_moves_the_sum_by_its_own_encoding(name: str, chunk: int) ->
     assert max(moved_by_one(gradients, x, y, one) for one in (0, 7, 20, 39)) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize(
-    "roll", [lambda: bool(torch.rand(()) < 0.3), lambda: random.random() < 0.3], ids=["torch", "Python"]
-)
-def test_mixup_has_nobody_to_mix_with(roll: Callable[[], bool]) -> None:
+def test_mixup_has_nobody_to_mix_with() -> None:
     def mixup(net: Net, h: Tensor) -> Tensor:
-        return h + h.roll(1, 0) if roll() else h
+        return h + h.roll(1, 0) if bool(torch.rand(()) < 0.3) else h
 
-    random.seed(0)
     torch.manual_seed(0)
     model, (x, y) = Net(mixup).double(), batch()
     rows = all_rows(unchecked(model, chunk=5), x, y)
@@ -180,6 +176,127 @@ def test_mixup_has_nobody_to_mix_with(roll: Callable[[], bool]) -> None:
     assert (fits[0] | fits[1]).all()
     assert fits[0].any()
     assert fits[1].any()
+
+
+OWN = {
+    "random": lambda net: random.random(),
+    "numpy.random": lambda net: np.random.random_sample(),  # noqa: NPY002
+    "Net.rolls": lambda net: net.rolls.random(),
+    "Net.old": lambda net: net.old.rand(),
+    "Net.dice": lambda net: net.dice["one"].random(),
+    "Net.theirs": lambda net: float(torch.rand((), generator=net.theirs)),
+    "a torch.Generator": lambda net: torch.rand((), generator=torch.Generator().manual_seed(0)),
+}
+
+
+@pytest.mark.parametrize("path", ["layers", "vmap", "loop"])
+@pytest.mark.parametrize("source", OWN)
+def test_random_numbers_that_are_not_of_torch_are_refused(source: str, path: str) -> None:
+    """One number for a chunk tells how many chunks there are; known ones shift by one with every example."""
+
+    def drop(net: Any, h: Tensor) -> Tensor:
+        if path == "loop":
+            float(h.sum())  # a number cannot be read under vmap
+        return h * (OWN[source](net) >= 0.0)
+
+    def model() -> Net:
+        made: Any = Net(drop).double()
+        made.rolls, made.old = np.random.default_rng(0), np.random.RandomState(0)
+        made.dice, made.theirs = {"one": random.Random(0)}, torch.Generator().manual_seed(0)
+        return made
+
+    told = "a torch.Generator" if source == "Net.theirs" else source
+    match = f"draws random numbers from {told}"
+    gradients = unchecked(model())
+    gradients._fast = gradients._fast if path == "layers" else ()
+    with refused(InvalidInput, match=match):
+        all_rows(gradients, *batch())
+    with refused(InvalidInput, match=match):
+        Gradients(model(), LOSS).check(batch())
+
+
+def test_draws_between_calls_are_nobodys_business() -> None:
+    gradients = unchecked(Net(lambda net, h: h).double(), chunk=5)
+    for _ in gradients.chunks(batch()):
+        random.random()
+        np.random.random_sample()  # noqa: NPY002
+
+
+class Aside(nn.Module):
+    """Takes a weight from a list of its own, which torch does not look into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.weights = [self.layer.weight]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.linear(x, self.weights[0]))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_parameters_that_no_gradient_would_reach_are_refused(fast: bool) -> None:
+    x, y = torch.randn(8, 4), torch.randint(3, (8,))
+    model = nn.Linear(4, 3)
+    kept = list(model.parameters())
+
+    def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets) + sum(p.square().sum() for p in kept)
+
+    for gradients in (unchecked(Aside()), unchecked(model, penalty)):
+        gradients._fast = gradients._fast if fast else ()
+        with refused(InvalidInput, match="has not taken from its module"):
+            all_rows(gradients, x, y)
+    with refused(InvalidInput, match="has not taken from its module"):
+        Gradients(Aside(), LOSS).check((x, y))
+
+
+def test_asking_for_the_form_of_such_a_parameter_is_fine() -> None:
+    class Looks(Aside):
+        def forward(self, x: Tensor) -> Tensor:
+            width = self.weights[0].shape[0] + self.weights[0].size(0) - self.weights[0].numel() // 4
+            return self.head(self.layer(x.to(self.weights[0].device, self.weights[0].dtype))[..., :width])
+
+    x, y = torch.randn(8, 4), torch.randint(3, (8,))
+    model = Looks()
+    torch.testing.assert_close(all_rows(Gradients(model, LOSS), x, y), reference(model, LOSS, x, y))
+
+
+def test_parameters_that_are_asked_for_in_the_call_are_followed() -> None:
+    x, y = torch.randn(8, 4), torch.randint(3, (8,))
+    model = nn.Linear(4, 3)
+
+    def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets) + sum(p.square().sum() for p in model.parameters())
+
+    torch.testing.assert_close(all_rows(Gradients(model, penalty), x, y), reference(model, penalty, x, y))
+
+
+def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
+    class Head(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.centres = nn.Parameter(torch.zeros(3, 3))
+
+        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            return F.cross_entropy(outputs @ self.centres, targets)
+
+    head, model = Head(), nn.Linear(4, 3)
+    for goal in (head, lambda outputs, targets: 2 * head(outputs, targets)):
+        with refused(InvalidInput, match="Head has parameters that are no part of the model"):
+            Gradients(model, goal)
+    head.requires_grad_(False)
+    Gradients(model, head).check((torch.randn(8, 4), torch.randint(3, (8,))))
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_tables_that_shorten_their_rows_are_refused_and_left_as_they_are(layer: type[nn.Module]) -> None:
+    model = nn.Sequential(layer(9, 6, max_norm=0.5), nn.Flatten(), nn.LazyLinear(3))
+    model(torch.zeros(1, 2, dtype=torch.long))
+    before = model[0].weight.detach().clone()
+    with refused(InvalidInput, match="changes the weights that its examples look up"):
+        Gradients(model, LOSS).check((torch.ones(8, 2, dtype=torch.long), torch.randint(3, (8,))))
+    assert torch.equal(model[0].weight, before)
 
 
 def test_rows_that_are_sorted_and_put_back_are_those_of_their_examples() -> None:
@@ -387,12 +504,11 @@ def test_frozen_weights_that_an_example_writes_to_are_copies() -> None:
     class Short(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.table, self.head = nn.Embedding(9, 6, max_norm=0.5), nn.Linear(6, 3)
-            self.table.weight.requires_grad_(False)
+            self.table, self.head = nn.Parameter(torch.randn(9, 6), requires_grad=False), nn.Linear(6, 3)
             self.peak = nn.Parameter(torch.zeros(()), requires_grad=False)
 
         def forward(self, x: Tensor) -> Tensor:
-            h = self.table(x).mean(1)
+            h = F.embedding(x, self.table, max_norm=0.5).mean(1)
             with torch.no_grad():
                 self.peak.fill_(max(float(self.peak), float(h.abs().max())))
             return self.head(h * (1 + self.peak))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from noisette.errors import InvalidInput
-from noisette.gradients import Gradients, SlowPath
+from noisette.gradients import Gradients, SlowPath, isolation
 from tests.gradients.models import CASES, SLOW, all_rows, reference
 from tests.helpers import refused
 
@@ -231,6 +233,28 @@ def test_randomness_is_no_mixing(model: nn.Module) -> None:
     state = torch.get_rng_state()
     Gradients(model, nn.CrossEntropyLoss()).check((x, y))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_two_threads_take_turns() -> None:
+    """Torch's generators and switches are the process's: two runs at once would leave each other's behind."""
+    found = list[bool]()
+
+    def ask() -> None:
+        found.append(isolation._ALONE.acquire(blocking=False))
+        if found[-1]:
+            isolation._ALONE.release()
+
+    def asked() -> bool:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        return found[-1]
+
+    with isolation.own_randomness(torch.device("cpu")):
+        with isolation.own_randomness(torch.device("cpu")):  # a thread does not wait for itself
+            assert not asked()
+        assert not asked()
+    assert asked()
 
 
 def test_the_check_leaves_the_model_as_it_was() -> None:

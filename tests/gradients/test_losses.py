@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
-from tests.gradients.models import all_rows
+from tests.gradients.models import all_rows, reference
+from tests.helpers import refused
 
 WEIGHT = torch.tensor([1.0, 5.0, 0.25], dtype=torch.float64)
 
@@ -26,6 +29,46 @@ def test_weights_count(kind: type[nn.Module], head: nn.Module) -> None:
     model, (x, y) = nn.Sequential(nn.Linear(6, 3), head, last).double(), batch()
     plain, weighted = (all_rows(Gradients(model, loss), x, y) for loss in (kind(), kind(weight=WEIGHT)))
     torch.testing.assert_close(weighted, plain * WEIGHT[y][:, None])
+
+
+class Focal(nn.CrossEntropyLoss):
+    """Weights of classes, and a loss of its own."""
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        each = F.cross_entropy(outputs, targets, weight=self.weight, reduction="none")
+        return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+class Renamed(nn.CrossEntropyLoss):
+    pass
+
+
+def test_a_subclass_keeps_its_own_loss() -> None:
+    torch.manual_seed(0)
+    model, (x, y) = nn.Linear(6, 3).double(), batch()
+    focal = Focal(weight=WEIGHT)
+    torch.testing.assert_close(all_rows(Gradients(model, focal), x, y), reference(model, focal, x, y))
+    renamed, plain = (all_rows(Gradients(model, kind(weight=WEIGHT)), x, y) for kind in (Renamed, nn.CrossEntropyLoss))
+    assert torch.equal(renamed, plain)
+
+
+def test_a_hooked_loss_keeps_its_hooks() -> None:
+    torch.manual_seed(0)
+    model, (x, y) = nn.Linear(6, 3).double(), batch()
+    loss = nn.CrossEntropyLoss(weight=WEIGHT)
+    loss.register_forward_hook(lambda module, args, found: 2 * found)
+    with refused(InvalidInput, match="is not the mean or the sum"):  # torch's own mean, by weights
+        all_rows(Gradients(model, loss), x, y)
+
+
+@pytest.mark.parametrize("heavy", [0, 1, 2, 9, 99])
+def test_weights_in_a_function_are_seen_whichever_class_has_them(heavy: int) -> None:
+    """Every class is tried where there are up to 64, and some of more."""
+    weight = torch.ones(max(10, heavy + 1)).double()
+    weight[heavy] = 50.0
+    model = nn.Linear(6, len(weight)).double()
+    with refused(InvalidInput, match="is not the mean or the sum"):
+        Gradients(model, lambda a, b: F.cross_entropy(a, b, weight=weight)).check(batch())
 
 
 def test_a_batch_of_them_points_where_torchs_own_does() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from noisette import L2, Blocks, Gaussian, Kalman, Mechanism, Ranked, make_private
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
 from tests.gradients.models import CASES, SLOW, Ruleless, all_rows, paper_cnn, reference
@@ -188,6 +189,40 @@ def test_write_round_trip() -> None:
     gradients.write(flat)
     flat.zero_()
     assert gradients.parameters[0].grad.abs().max() > 0, "the vector is copied"
+
+
+class Scaled(nn.Module):
+    """A parameter without any dimension, as temperatures are, beside a table of blocks."""
+
+    def __init__(self, plain: bool) -> None:
+        super().__init__()
+        self.layer, self.temperature, self.plain = nn.Linear(4, 3), nn.Parameter(torch.tensor(0.3)), plain
+        self.gates = nn.ParameterList([torch.tensor(1.0), torch.ones(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.plain:
+            float(x.sum())  # a number cannot be read under vmap
+        out: Tensor = self.layer(x) * self.temperature.exp() * self.gates[0] + self.gates[1]
+        return out
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+@pytest.mark.parametrize("path", ["layers", "vmap", "loop"])
+def test_parameters_without_a_dimension(path: str) -> None:
+    torch.manual_seed(0)
+    model, x, y = Scaled(path != "loop"), torch.randn(9, 4), torch.randint(3, (9,))
+    gradients, loss = Gradients(model, nn.CrossEntropyLoss()), nn.CrossEntropyLoss()
+    gradients._fast = gradients._fast if path == "layers" else ()
+    torch.testing.assert_close(all_rows(gradients, x, y), reference(model, loss, x, y))
+    assert gradients.path == path
+    assert gradients.exact
+    for encoder in (L2(), Ranked(profiles=Blocks(dims=(12, 3, 1, 1, 3)))):
+        made = Mechanism(encoder, Gaussian(scale=1.0), rate=0.5, steps=2)
+        before = model.temperature.item()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in make_private(model, loss, (x, y), made, denoiser=Kalman()):
+            optimizer.step()
+        assert model.temperature.item() != before
 
 
 def test_write_converts() -> None:

@@ -40,6 +40,69 @@ def test_afterwards_and_without_the_run_the_model_is_the_users() -> None:
         model(torch.randn(3, 4)).sum().backward()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_backward_is_refused_in_the_last_turn_too(steps: int) -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with refused(InvalidInput, match=r"backward\(\) has put a raw gradient"):
+        for step in begun(model, steps):
+            if step == steps:
+                model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+
+
+def test_after_the_last_step_is_used_the_model_is_the_users() -> None:
+    """Also where nobody asks for one turn more, at which a loop ends."""
+    model, other = nn.Linear(4, 2), nn.Linear(4, 2)
+    private = begun(model, steps=4)
+    for _ in range(4):
+        private.step()
+    torch.optim.SGD(other.parameters(), lr=0.1).step()
+    with refused(InvalidInput, match=r"backward\(\) has put a raw gradient"):
+        model(torch.randn(3, 4)).sum().backward()
+    private.close()
+    model(torch.randn(3, 4)).sum().backward()
+    used = begun(other, steps=4)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    for _ in range(4):
+        used.step()
+        optimizer.step()
+    other(torch.randn(3, 4)).sum().backward()
+
+
+def test_by_hand_too() -> None:
+    model = nn.Linear(4, 2)
+    for _ in begun(model, steps=2):
+        for p in model.parameters():
+            p.data -= 0.1 * p.grad
+    model(torch.randn(3, 4)).sum().backward()
+
+
+def test_gradients_of_the_last_step_cleared_before_they_are_used_are_told_of() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with refused(InvalidInput, match="cleared before an optimizer used them"):
+        for _ in begun(model, steps=1):
+            optimizer.zero_grad()
+            optimizer.step()
+
+
+def test_an_optimizer_of_another_model_is_told_of_at_once() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(copy.deepcopy(model).parameters(), lr=0.1)
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    private = begun(model)
+    with refused(InvalidInput, match="other parameters than those of the private run"):
+        for _ in private:
+            optimizer.step()
+    assert private.updates == 1
+
+
+def test_releases_may_be_taken_without_any_optimizer() -> None:
+    assert list(begun(nn.Linear(4, 2))) == [1, 2, 3, 4, 5]
+
+
 def test_a_copy_of_the_model_is_free() -> None:
     model = nn.Linear(4, 2)
     private = begun(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import CellType, FrameType, FunctionType, MethodType
@@ -16,7 +16,7 @@ from torch._functorch.autograd_function import custom_function_call
 from noisette.batch import Batch, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.functions import Functions
-from noisette.gradients.holdings import MARK, Held, Holdings, same
+from noisette.gradients.holdings import MARK, Drawn, Held, Holdings, same
 from noisette.objectives import Alone
 
 __all__ = ["Call", "Calls", "Instead", "Unfit"]
@@ -46,6 +46,14 @@ class Calls:
 
     def __init__(self, model: nn.Module, loss: object) -> None:
         self._model, self._loss = model, loss
+        own = set(model.parameters())
+        for part in _behind(loss):
+            if isinstance(part, nn.Module) and any(p.requires_grad and p not in own for p in part.parameters()):
+                raise InvalidInput(
+                    f"{type(part).__name__} has parameters that are no part of the model and would never be trained.",
+                    hint="make it a part of the model, and give an objective(model, batch) that uses it; where it is "
+                    "not to be trained, call requires_grad_(False) of it",
+                )
 
     @contextmanager
     def one(self, *, thorough: bool = False, instead: Instead | None = None) -> Iterator[Call]:
@@ -56,17 +64,21 @@ class Calls:
         called in place of functions of torch.
         """
         before = self._held(thorough)
-        with Call(instead or {}) as call:
+        trained = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
+        with Call(instead or {}, trained) as call:
             yield call
         after = self._held(thorough)
         for name in {**before, **after}:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING)):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
+                if isinstance(before.get(name), Drawn):
+                    raise _of_torch_alone(place)
                 raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
 
     def _held(self, thorough: bool) -> dict[str, object]:
         """What the modules and the loss hold beside parameters and buffers, leaf by leaf."""
         found = Holdings(thorough)
+        found.common_sources()
         for name, module in self._model.named_modules():
             found.module(module, f"{type(module).__name__} {name!r}" if name else type(module).__name__)
         for number, part in enumerate(_behind(self._loss)):
@@ -83,9 +95,9 @@ class Calls:
 class Call(Functions):
     """One call, which knows the tensors that it has made of its own examples."""
 
-    def __init__(self, instead: Instead) -> None:
+    def __init__(self, instead: Instead, trained: Container[int]) -> None:
         super().__init__()
-        self._modes, self._instead = torch._C._len_torch_dispatch_stack(), instead
+        self._modes, self._instead, self._trained = torch._C._len_torch_dispatch_stack(), instead, trained
 
     def admit(self, batch: Batch) -> Batch:
         """Mark an example, or a chunk of them, as this call's own."""
@@ -114,11 +126,19 @@ class Call(Functions):
             raise Unfit("the text form of a tensor would show all examples")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
             raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
+        if given.get("generator") is not None:
+            raise _of_torch_alone("a torch.Generator")
         func = self._instead.get(func, func)
         used = _tensors((*args, *given.values()))
         marks = {mark for tensor in used if (mark := getattr(tensor, MARK, None)) is not None}
         if marks - {self}:
             raise InvalidInput(f"{_running()} uses a tensor that an earlier call of the model has left.", hint=_HINT)
+        if any(id(tensor) in self._trained for tensor in used) and not _asks_for_form(func, args):
+            raise InvalidInput(
+                f"{_running()} uses a trained parameter that it has not taken from its module in this call.",
+                hint="use it as an attribute of its module, or ask for model.parameters() where it is used: in a list "
+                "or a variable from before, no gradient would reach it",
+            )
         if not marks:
             return func(*args, **given)
         versions = [tensor._version for tensor in used]
@@ -130,6 +150,25 @@ class Call(Functions):
         return result
 
 
+def _of_torch_alone(source: str) -> InvalidInput:
+    """The refusal of random numbers that are not drawn for each example by itself.
+
+    One number for all that are computed together tells how many those are, and where others know the numbers, an
+    example more shifts those of all behind it.
+    """
+    return InvalidInput(
+        f"the model or the loss draws random numbers from {source}.",
+        hint="draw with torch, torch.rand(()) for one, and without a generator: every example then has its own",
+    )
+
+
+def _asks_for_form(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a function tells the shape, type or place of a tensor, and nothing that a gradient goes through."""
+    name = getattr(func, "__name__", "")
+    return name in _FORM or (name == "__get__" and not _tensors((func(*args),)))
+
+
+_FORM = {"size", "dim", "numel", "stride", "nelement", "ndimension", "is_floating_point", "is_complex", "__len__"}
 _MISSING = object()
 _PLAIN = {int, float, bool, str, type(None), slice, torch.dtype}
 _TELLING = (Tensor.__repr__, Tensor.__format__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import sys
 from array import array
 from collections import deque
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
 
-__all__ = ["MARK", "Held", "Holdings", "same"]
+__all__ = ["MARK", "Drawn", "Held", "Holdings", "same"]
 
 MARK = "_noisette_call"
 """The attribute of a tensor that a call has made of its examples."""
@@ -40,6 +42,10 @@ class Held:
     value: Tensor | None
 
 
+class Drawn(bytes):
+    """How far a source of random numbers has come: whoever draws from it leaves something to the next call."""
+
+
 class Holdings:
     """Leaves under names that say where they are: numbers, tensors, arrays, and whatever else has no parts.
 
@@ -56,6 +62,12 @@ class Holdings:
         self.leaves: dict[str, object] = {}
         self._thorough = thorough
         self._seen = dict[int, object]()  # by id, and kept: what is gone would leave its id to something else
+
+    def common_sources(self) -> None:
+        """Add the sources of random numbers that Python and numpy have for everybody."""
+        theirs = np.random.get_state(legacy=False)  # noqa: NPY002 - what models draw from, if they do
+        for place, state in (("random", random.getstate()), ("numpy.random", theirs)):
+            self.leaves[place] = Drawn(pickle.dumps(state))
 
     def module(self, module: nn.Module, place: str) -> None:
         """Add what a module holds itself."""
@@ -91,6 +103,8 @@ class Holdings:
             self.leaves[place] = Held(value, value._version, hasattr(value, MARK), copy)
         elif isinstance(value, np.ndarray | bytearray | memoryview | array):
             self.leaves[place] = bytes(np.ascontiguousarray(value).data)
+        elif (state := _state(value)) is not None:
+            self.leaves[place] = state
         elif isinstance(value, nn.Module) and id(value) in self._seen:
             return
         else:
@@ -101,6 +115,20 @@ class Holdings:
                 self._seen[id(value)] = value
                 for name, part in parts:
                     self._add(part, name)
+
+
+def _state(value: object) -> Drawn | None:
+    """How far a source of random numbers has come; None for what is none."""
+    match value:
+        case torch.Generator():
+            return Drawn(value.get_state().numpy().tobytes())
+        case np.random.Generator():
+            return Drawn(pickle.dumps(value.bit_generator.state))
+        case np.random.RandomState():
+            return Drawn(pickle.dumps(value.get_state(legacy=False)))
+        case random.Random():
+            return Drawn(pickle.dumps(value.getstate()))
+    return None
 
 
 def _parts(value: object, place: str) -> list[tuple[str, object]]:
@@ -136,7 +164,7 @@ def same(one: object, other: object) -> bool:
         if one.dtype != other.dtype or one.shape != other.shape:
             return False
         return bool(torch.equal(one, other) or (torch.equal(one.isnan(), other.isnan()) and _equal_numbers(one, other)))
-    if type(one) in (*_PLAIN, tuple):
+    if type(one) in (*_PLAIN, tuple, Drawn):
         return type(one) is type(other) and (one == other or repr(one) == repr(other))
     return one is other
 

@@ -6,6 +6,7 @@ something else with a batch would then be trained as something that nobody wrote
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,21 +25,30 @@ from noisette.gradients.objective import Aim, Seen
 from noisette.gradients.ways import Way, copies_of, fill, without_checkpoints
 
 __all__ = [
+    "SHORTEN",
     "Witness",
     "batch_statistics",
     "made_up",
     "own_randomness",
     "refuse_batch_statistics",
+    "shortening",
     "without_dropout",
 ]
 
 _EXAMPLES = 4
 _SMALL = 0.1  # gradients below it are compared as if they were that large: a fitted model leaves rounding errors only
-_HINT = "replace what computes across the batch (BatchNorm by GroupNorm), so that every example stays alone"
+_HINT = (
+    "replace what computes across the batch (BatchNorm by GroupNorm), and draw random numbers with torch alone, so "
+    "that every example stays by itself"
+)
+SHORTEN = "leave max_norm out, and shorten the rows of its weight in your own loop, after a step"
+_ALONE = threading.RLock()  # torch's generators and what is switched off meanwhile are those of the whole process
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Raise InvalidInput where a layer of the BatchNorm family would use or gather statistics of the batch.
+
+    An Embedding with ``max_norm`` is one of those that gather: it shortens the rows that it looks up, in their place.
 
     >>> refuse_batch_statistics(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)))
     """
@@ -48,6 +58,11 @@ def refuse_batch_statistics(model: nn.Module) -> None:
                 f"{type(module).__name__} at {name or 'the top'!r} mixes the examples of a batch.",
                 hint="replace it by GroupNorm, which noisette.fix(model) does for all of them",
             )
+    for name, module in shortening(model):
+        raise InvalidInput(
+            f"{type(module).__name__} at {name or 'the top'!r} changes the weights that its examples look up.",
+            hint=SHORTEN,
+        )
 
 
 def batch_statistics(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -59,6 +74,17 @@ def batch_statistics(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for name, module in model.named_modules():
         gathers = isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats
         if gathers or isinstance(module, nn.modules.batchnorm._BatchNorm):
+            yield name, module
+
+
+def shortening(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Layers that shorten rows of their weights wherever an example looks one up, by name.
+
+    >>> [name for name, _ in shortening(nn.Sequential(nn.Embedding(2, 2, max_norm=1.0), nn.Linear(2, 2)))]
+    ['0']
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
             yield name, module
 
 
@@ -192,10 +218,10 @@ def _near(one: Tensor, other: Tensor, size: float, power: float) -> bool:
 
 @contextmanager
 def own_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
-    """Inside, torch's generators start from `seed`; afterwards they stand where they stood."""
+    """Inside, torch's generators start from `seed`; afterwards they stand where they stood. Other threads wait."""
     accelerated = device.type != "cpu"
     kind = device.type if accelerated else "cuda"
-    with torch.random.fork_rng([device] if accelerated else [], device_type=kind):
+    with _ALONE, torch.random.fork_rng([device] if accelerated else [], device_type=kind):
         _seed(device, seed)
         yield
 

@@ -96,7 +96,7 @@ class Layout:
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Rows (B, dim), or one vector (dim,), seen as one tensor (B, *shape) for each parameter: the same memory."""
         return [
-            rows[..., start : start + p.numel()].view(*rows.shape[:-1], *p.shape) for p, start in self.starts.items()
+            rows[..., start : start + p.numel()].view((*rows.shape[:-1], *p.shape)) for p, start in self.starts.items()
         ]
 
     def columns(self, rows: Tensor) -> list[Tensor]:

@@ -10,13 +10,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette.batch import Batch, change, rows, tensors
+from noisette.gradients.rules.base import hooked
 
-__all__ = ["Loss", "for_one", "is_shared"]
+__all__ = ["Loss", "for_one", "is_shared", "of_every_class"]
 
 Loss = Callable[[Any, Any], Tensor]
 """An ordinary loss of torch: of outputs (B, ...) and targets (B, ...), a mean, a sum, or one number for each."""
 
 _TOLERANCE = 1e-3
+_CLASSES = 64
 
 
 def for_one(loss: Loss) -> Loss:
@@ -29,9 +31,10 @@ def for_one(loss: Loss) -> Loss:
     >>> heavy(torch.zeros(1, 2), torch.tensor([1])) / heavy(torch.zeros(1, 2), torch.tensor([0]))
     tensor(3.)
     """
-    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and loss.weight is not None and loss.reduction == "mean":
-        return _Weighted(loss)
-    return loss
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss.weight is None or loss.reduction != "mean":
+        return loss
+    theirs = type(loss).forward in (nn.CrossEntropyLoss.forward, nn.NLLLoss.forward)  # a subclass may have its own
+    return _Weighted(loss) if theirs and not hooked(loss) else loss
 
 
 def is_shared(loss: Loss, outputs: Any, targets: Batch) -> bool:
@@ -61,6 +64,25 @@ def is_shared(loss: Loss, outputs: Any, targets: Batch) -> bool:
     factor = float((together * alone).sum() / length) if length > 0 else 0.0
     size = float(together.abs().max()) if together.numel() else 0.0
     return torch.allclose(together, factor * alone, rtol=0.0, atol=_TOLERANCE * size) and (size == 0 or factor > 0)
+
+
+def of_every_class(outputs: Any, targets: Any) -> tuple[Tensor, Tensor] | None:
+    """Made-up outputs (n, C) and one label for each class, or for 64 of them, where targets may be labels of C classes.
+
+    Made-up examples have two labels, and a loss may give the others another weight.
+
+    >>> of_every_class(torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))[1]
+    tensor([0, 1, 2])
+    """
+    if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor) or outputs.ndim != 2 or targets.ndim != 1:
+        return None
+    classes = outputs.shape[1]
+    if targets.dtype != torch.int64 or classes <= 2:
+        return None
+    public = torch.Generator().manual_seed(0)
+    labels = torch.linspace(0, classes - 1, min(classes, _CLASSES)).round().long()
+    made = torch.rand((len(labels), classes), generator=public, dtype=torch.float64)
+    return made.to(outputs), labels.to(targets.device)
 
 
 def _derivatives(value: Tensor, parts: list[Tensor]) -> Tensor:

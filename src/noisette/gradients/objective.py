@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from noisette.batch import Batch, rows, size, tensors
 from noisette.errors import InvalidInput
-from noisette.gradients.losses import Loss, for_one, is_shared
+from noisette.gradients.losses import Loss, for_one, is_shared, of_every_class
 from noisette.objectives import Alone, Objective, own_loss
 
 __all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
@@ -146,7 +146,11 @@ class Supervised(Aim):
                 hint="return tensors whose first dimension is that of the batch, or give an objective(model, batch)",
             )
         with self.within:
-            shared = count == 1 or is_shared(self.given, outputs, batch[1])
+            shared = count == 1 or all(
+                is_shared(self.given, *made)
+                for made in ((outputs, batch[1]), of_every_class(outputs, batch[1]))
+                if made is not None
+            )
         if not shared:
             raise InvalidInput(
                 "the loss of a batch is not the mean or the sum of the losses of its examples.",

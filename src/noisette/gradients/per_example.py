@@ -76,6 +76,7 @@ class Gradients:
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._trusted: list[bool] | None = None
         self._sizes: Sizes | None = None
+        self._slow: str | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -199,9 +200,8 @@ class Gradients:
                     obstacles[self._culprit(None)] = "its rules give other gradients than autograd"
                 except Exception as error:  # noqa: BLE001 - whatever a model raises under vmap
                     obstacles[self._culprit(error)] = str(error).partition("\n")[0].partition(". ")[0]
-            slow = self._fill(made, rows)
-        if slow is not None:
-            obstacles.setdefault(slow, "torch.func.vmap cannot run it")
+        if self._slow is not None:
+            obstacles.setdefault(self._slow, "torch.func.vmap cannot run it")
         for way in self._fast[:1]:
             if sums.at_a_time(way.copied) < _FUSED_CHUNK:
                 many = f"every example gets a copy of {way.copied:,} parameters that no rule knows"
@@ -223,6 +223,8 @@ class Gradients:
                     continue
             else:
                 made, self._fast = last, self._confirmed(last)
+            if not self._fast:  # vmap may not run the model, and the loop then does
+                self._slow = self._fill(made, self._layout.rows(size(made))) or self._slow
             way = self._ways()[0]
             self._sizes = steady(way, made, self._layout, self._most(way))
         self._layout.spare()
@@ -285,8 +287,9 @@ class Gradients:
             count = size(part)
             wide = sizes.of(count if alike is None else alike, most)
             rows = self._layout.rows(wide)
-            slow = self._fill(filled(part, wide), rows)
+            slow = self._fill(filled(part, wide), rows) or self._slow
             if slow is not None:
+                self._slow = None  # said once
                 warnings.warn(
                     SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
                     stacklevel=2,

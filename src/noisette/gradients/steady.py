@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from noisette.batch import Batch, rows, size
+from noisette.errors import NoisetteError
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.sums import at_a_time
@@ -79,6 +80,8 @@ def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool
             places = [(one, count - 1 - (count - 1 - one) % size(made)) for one in firsts]  # the first, and the last
             if not _same(few, _parts(way, made, layout, count), places, min(at_a_time(layout.dim), count)):
                 return False
+    except NoisetteError:
+        raise
     except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
         return False
     return True

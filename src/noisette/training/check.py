@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from noisette.batch import Batch, size, tensors
 from noisette.errors import InvalidInput, NoisetteError
-from noisette.gradients import Gradients, Loss, batch_statistics, trained_parameters
+from noisette.gradients import SHORTEN, Gradients, Loss, batch_statistics, shortening, trained_parameters
 from noisette.objectives import Objective
 from noisette.training.entrance import examples_of
 
@@ -69,6 +69,8 @@ def check(
         Finding(_named(name, layer), "refused", "it mixes the examples of a batch", _MEND)
         for name, layer in mixing(model)
     ]
+    changes = "it changes the weights that its examples look up"
+    found += [Finding(_named(name, layer), "refused", changes, SHORTEN) for name, layer in shortening(model)]
     try:
         parameters = trained_parameters(model)
     except InvalidInput as error:

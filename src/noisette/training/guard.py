@@ -1,4 +1,4 @@
-"""Two mistakes in one's own loop, seen at once: raw gradients in ``grad``, and gradients that nobody used."""
+"""Mistakes in one's own loop, seen at once: raw gradients in ``grad``, and gradients that nobody used."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _BLOCK = 1 << 20  # numbers that are converted at a time
 class Guard:
     """Watches the parameters of a private run between its steps, for as long as something holds the guard.
 
-    ``loss.backward()`` would add raw gradients to the private ones. ``zero_grad()`` before ``optimizer.step()`` makes a
-    model that never moves.
+    ``loss.backward()`` would add raw gradients to the private ones. ``zero_grad()`` before ``optimizer.step()``, or an
+    optimizer over the parameters of another model, makes a model that never moves.
 
     >>> layer = nn.Linear(2, 1)
     >>> guard = Guard(layer.parameters())
@@ -33,6 +33,7 @@ class Guard:
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = tuple(parameters)
         self.on, self._written, self._sums = True, 0, list[float]()
+        self._last = self._elsewhere = False
         self._watch: RemovableHandle | None = None
         alive = weakref.ref(self)
 
@@ -49,10 +50,11 @@ class Guard:
         for parameter in self._parameters:
             parameter.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
 
-    def written(self) -> None:
-        """Private gradients have just been written."""
+    def written(self, *, last: bool) -> None:
+        """Private gradients have just been written; after the `last` ones, the guard rests once they are used."""
         self._written += 1
-        if self._written <= _FIRST and self._something():
+        self._last, self._elsewhere = last, False
+        if (last or self._written <= _FIRST) and self._something():
             self._sums = self._places()
             self._watch = register_optimizer_step_pre_hook(_noticed(self))
             weakref.finalize(self, self._watch.remove)
@@ -71,16 +73,26 @@ class Guard:
     def used_by(self, optimizer: Optimizer) -> None:
         """An optimizer begins a step: at a learning rate of zero, which schedules warm up from, nothing moves."""
         moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if self._something() and moved & set(map(id, self._parameters)):
+        if not moved & set(map(id, self._parameters)):
+            self._elsewhere = True
+        elif self._something():
             self._forget()
+            self.on = not self._last
 
     def check_used(self) -> None:
-        """Raise where the gradients that were written last are gone, and the parameters are where they were."""
-        if self._sums and not self._something() and self._sums == self._places():
+        """Raise where the parameters are where they were, and the last gradients are gone or were nobody's."""
+        gone = self._sums and not self._something()
+        if not (gone or (self._sums and self._elsewhere)) or self._sums != self._places():
+            return
+        if gone:
             raise InvalidInput(
                 "the private gradients of the last step were cleared before an optimizer used them.",
                 hint="call optimizer.step() in the loop, without zero_grad() before it",
             )
+        raise InvalidInput(
+            "an optimizer took a step over other parameters than those of the private run, which did not move.",
+            hint="make the optimizer of the model that you gave, after noisette.fix and the like",
+        )
 
     def _forget(self) -> None:
         self._sums = []

@@ -116,6 +116,8 @@ class PrivateRun:
         while self.left:
             self.step()
             yield self.updates
+        self._guard.check_used()
+        self.close()
 
     def step(self) -> Released:
         """One private step: ``grad`` of every trainable parameter is set, and the denoised release returned."""
@@ -134,13 +136,13 @@ class PrivateRun:
                 self._stream = None  # what was read ahead is for other steps than those that are left
                 raise
             self.updates += 1
-            self._guard.written()
+            self._guard.written(last=not self.left)
             if not self.left:
-                self.close()
+                self._stream = None
             return denoised
 
     def close(self) -> None:
-        """Let the processes that read go, and the model be used as any other; after the last step it is done already.
+        """Let the processes that read go, and the model be used as any other: done already where the last step is used.
 
         The next step begins anew.
         """
