@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import random
 import sys
@@ -26,6 +27,7 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 _OPAQUE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _STATE = frozenset({"_parameters", "_buffers", "_modules"})
 _OF_TORCH = frozenset(vars(nn.Module()))
+_MT19937 = 4 * (624 + 1)  # bytes: its numbers, and which of them is the next
 _RECURRENT = frozenset({"_flat_weights", "_flat_weight_refs"})  # the parameters once more
 
 
@@ -42,8 +44,11 @@ class Held:
     value: Tensor | None
 
 
-class Drawn(bytes):
+@dataclass(frozen=True)
+class Drawn:
     """How far a source of random numbers has come: whoever draws from it leaves something to the next call."""
+
+    state: object
 
 
 class Holdings:
@@ -65,9 +70,8 @@ class Holdings:
 
     def common_sources(self) -> None:
         """Add the sources of random numbers that Python and numpy have for everybody."""
-        theirs = np.random.get_state(legacy=False)  # noqa: NPY002 - what models draw from, if they do
-        for place, state in (("random", random.getstate()), ("numpy.random", theirs)):
-            self.leaves[place] = Drawn(pickle.dumps(state))
+        self.leaves["random"] = Drawn(random.getstate())
+        self.leaves["numpy.random"] = Drawn(_of_numpy())
 
     def module(self, module: nn.Module, place: str) -> None:
         """Add what a module holds itself."""
@@ -127,8 +131,19 @@ def _state(value: object) -> Drawn | None:
         case np.random.RandomState():
             return Drawn(pickle.dumps(value.get_state(legacy=False)))
         case random.Random():
-            return Drawn(pickle.dumps(value.getstate()))
+            return Drawn(value.getstate())
     return None
+
+
+def _of_numpy() -> bytes:
+    """How far numpy's common source has come: its memory, where it is what it is by default.
+
+    To ask for it in numpy's way takes as long as three operations of torch, and it is asked for twice in every call.
+    """
+    source = np.random.mtrand._rand._bit_generator
+    if isinstance(source, np.random.MT19937):
+        return ctypes.string_at(source.ctypes.state_address, _MT19937)
+    return pickle.dumps(source.state)
 
 
 def _parts(value: object, place: str) -> list[tuple[str, object]]:
@@ -164,7 +179,9 @@ def same(one: object, other: object) -> bool:
         if one.dtype != other.dtype or one.shape != other.shape:
             return False
         return bool(torch.equal(one, other) or (torch.equal(one.isnan(), other.isnan()) and _equal_numbers(one, other)))
-    if type(one) in (*_PLAIN, tuple, Drawn):
+    if isinstance(one, Drawn):
+        return one == other
+    if type(one) in (*_PLAIN, tuple):
         return type(one) is type(other) and (one == other or repr(one) == repr(other))
     return one is other
 
