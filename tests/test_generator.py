@@ -144,10 +144,14 @@ def test_extreme_words_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.isfinite(noise.sample((4,), generator)).all()
 
 
-@pytest.mark.parametrize("seed", [1.5, "1", True, b"1", [1]])
+@pytest.mark.parametrize("seed", [1.5, "1", True, b"1", [1], np.float64(1.0), np.bool_(True)])
 def test_bad_seeds(seed: object) -> None:
     with refused(InvalidInput, "seed"):
         Generator(seed)  # type: ignore[arg-type]
+
+
+def test_a_seed_of_numpy_is_the_same_seed() -> None:
+    assert np.array_equal(Generator(np.int64(7)).words(100), Generator(7).words(100))
 
 
 def test_a_shared_secret() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +20,13 @@ from noisette import (
     HalfNormal,
     Laplace,
     Mechanism,
+    Poisson,
     Ranked,
     ScipyNoise,
     Snap,
     StudentT,
     Tails,
+    guarantee,
     parse,
 )
 from noisette.errors import InvalidInput, ParseError, Unaccountable
@@ -86,6 +90,17 @@ def test_any_numbers_round_trip(rate: float, steps: int, scale: float, df: float
 def test_quotes_in_toml() -> None:
     mechanism = Mechanism(Ranked(dim=5), ScipyNoise("t", 5, scale=1.0), 0.5, 1)
     assert Mechanism.from_toml(mechanism.to_toml()) == mechanism
+
+
+def test_numbers_of_numpy_make_the_same_mechanism() -> None:
+    ours = Mechanism(L2(dim=5, radius=0.5), Gaussian(1.5), steps=7, sampling=Poisson(0.25, most=30, units=40))
+    sampling = Poisson(np.float32(0.25), most=np.int32(30), units=np.int64(40))
+    theirs = Mechanism(
+        L2(dim=np.int64(5), radius=np.float32(0.5)), Gaussian(np.float32(1.5)), steps=np.int64(7), sampling=sampling
+    )
+    assert (theirs, theirs.hash, repr(theirs), theirs.to_toml()) == (ours, ours.hash, repr(ours), ours.to_toml())
+    promises = [guarantee(one, delta).to_dict() for one, delta in ((ours, 1e-3), (theirs, np.float64(1e-3)))]
+    assert json.dumps(promises[0]) == json.dumps(promises[1])
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.0000001, 2, math.nan, math.inf, "0.1", None, True, -0.0])

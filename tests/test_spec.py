@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -294,6 +295,40 @@ def test_numbers_that_are_fine() -> None:
     for bad in (2, 2.5, math.nan, math.inf, "3", None, True):
         with refused(InvalidInput, "whole number"):
             whole("size", bad, least=3)
+
+
+@pytest.mark.parametrize(
+    "number", [np.int64(4), np.uint8(4), np.float32(4.0), np.float64(4.0), np.float16(4.0)], ids=repr
+)
+def test_numbers_of_numpy_become_python_s_own(number: object) -> None:
+    for found, kind in ((real("size", number), float), (whole("size", number, least=3), int)):
+        assert found == 4
+        assert type(found) is kind
+
+
+@pytest.mark.parametrize(
+    "bad", [np.float32("nan"), np.float64("inf"), np.bool_(True), np.array(4), np.complex64(4)], ids=repr
+)
+def test_what_numpy_has_beside_numbers_is_refused(bad: object) -> None:
+    with refused(InvalidInput, "size"):
+        real("size", bad)
+    with refused(InvalidInput, "size"):
+        whole("size", bad, least=1)
+
+
+@pytest.mark.parametrize("name", [name for name, cls in registered(Spec).items() if hasattr(cls, "examples")])
+def test_whatever_is_made_with_numbers_of_numpy_has_the_same_text(name: str) -> None:
+    for one in registered(Spec)[name].examples():  # type: ignore[attr-defined]
+        again = one.replace(**{field.name: _of_numpy(getattr(one, field.name)) for field in fields(one)})
+        assert (repr(again), canonical(again), hash(again)) == (repr(one), canonical(one), hash(one))
+
+
+def _of_numpy(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_of_numpy, value))
+    if isinstance(value, float):
+        return np.float32(value) if float(np.float32(value)) == value else np.float64(value)
+    return np.int64(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def test_two_classes_of_one_name_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import numbers
 import os
 import weakref
 from typing import Any, NoReturn
@@ -14,11 +15,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from noisette.errors import InvalidInput
 
-__all__ = ["Generator"]
+__all__ = ["Generator", "as_seed"]
 
 _BLOCK = 1 << 20  # bytes encrypted at a time
 _SLACK = 15  # bytes more that a cipher asks for, though a stream needs none
 _ZEROS = memoryview(bytes(_BLOCK))  # what is encrypted: the stream itself comes out
+
+
+def as_seed(seed: Any) -> int | None:
+    """`seed` as an integer of Python's own, or None; an error where it is neither."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
+        raise InvalidInput(f"seed is {seed!r}, not an integer.", hint="leave it out for a run that may be released")
+    return None if seed is None else int(seed)
 
 
 class Generator:
@@ -38,8 +46,7 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None, *, purpose: str = "noise", secret: bytes | None = None) -> None:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise InvalidInput(f"seed is {seed!r}, not an integer.", hint="leave it out for a run that may be released")
+        seed = as_seed(seed)
         if secret is not None and (seed is not None or not isinstance(secret, bytes) or len(secret) != 32):
             raise InvalidInput(
                 "a shared secret goes without a seed and has 32 bytes.", hint="take os.urandom(32) on one process"

@@ -10,13 +10,13 @@ import ast
 import difflib
 import inspect
 import math
+import numbers
 import operator
 import sys
 import unicodedata
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import fields, replace
-from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from noisette.errors import InvalidInput, ParseError
@@ -230,11 +230,16 @@ def _example(base: type[Spec]) -> str:
     return f"{base.__name__}(...)"
 
 
+def _is_number(value: Any) -> bool:
+    """Whether `value` is a real number, numpy's included, which are none of Python's own types."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def real(name: str, value: Any) -> float:
-    """`value` as a finite float, or an error that names it."""
+    """`value` as a finite float of Python's own, or an error that names it."""
     hint = f"give {name} as a plain number"
     try:
-        if not isinstance(value, bool) and isinstance(value, int | float | Fraction) and math.isfinite(value):
+        if _is_number(value) and math.isfinite(value):
             return float(value)
     except OverflowError:
         raise InvalidInput(f"{name} is larger than any float.", hint=hint) from None
@@ -257,15 +262,19 @@ def entries(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
-    """`value` as an integer from `least` to `most`, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < least:
+    """`value` as an integer of Python's own from `least` to `most`, or an error that names it."""
+    try:
+        found: int | None = int(value) if _is_number(value) else None
+    except (ValueError, OverflowError):  # NaN, infinity
+        found = None
+    if found is None or found != value or found < least:
         raise InvalidInput(
             f"{name} is {_short(value)}, not a whole number of at least {least}.",
             hint=f"give {name} as an integer >= {least}",
         )
-    if most is not None and value > most:
+    if most is not None and found > most:
         raise InvalidInput(f"{name} is above {most}.", hint=f"give {name} as an integer <= {most}")
-    return int(value)
+    return found
 
 
 def line(name: str, value: Any) -> str:

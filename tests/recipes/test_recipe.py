@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from noisette import guarantee, models, parse
@@ -124,6 +125,11 @@ def test_a_third_that_nobody_gave_is_refused() -> None:
 def test_values_without_meaning_are_refused(change: dict[str, Any]) -> None:
     with refused(InvalidInput):
         DIGITS.changed(**change)
+
+
+def test_numbers_of_numpy_are_written_as_any_other() -> None:
+    theirs = DIGITS.changed(lr=np.float32(0.5), momentum=np.float32(0.25), batch=np.int64(32), epsilon=np.float32(2.0))
+    assert theirs.to_toml() == DIGITS.changed(lr=0.5, momentum=0.25, batch=32, epsilon=2.0).to_toml()
 
 
 def test_files(tmp_path: Path) -> None:

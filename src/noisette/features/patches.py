@@ -39,13 +39,16 @@ class Patches(Features):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if whole("filters", self.filters, least=2) % 2:
+        self._set(
+            filters=whole("filters", self.filters, least=2),
+            size=whole("size", self.size, least=2),
+            grid=whole("grid", self.grid, least=1),
+            group=whole("group", self.group, least=1),
+            shrink=whole("shrink", self.shrink, least=1),
+            threshold=real("threshold", self.threshold),
+        )
+        if self.filters % 2:
             raise InvalidInput(f"{self.filters} filters do not make pairs.", hint="give an even number of filters")
-        whole("size", self.size, least=2)
-        whole("grid", self.grid, least=1)
-        whole("group", self.group, least=1)
-        whole("shrink", self.shrink, least=1)
-        self._set(threshold=real("threshold", self.threshold))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

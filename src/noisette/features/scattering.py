@@ -35,9 +35,7 @@ class Scattering(Features):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("scales", self.scales, least=1)
-        whole("angles", self.angles, least=1)
-        whole("group", self.group, least=1)
+        self._set(**{name: whole(name, getattr(self, name), least=1) for name in ("scales", "angles", "group")})
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -43,13 +43,12 @@ class TwoLayers(Features):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, filters in (("first", self.first), ("second", self.second)):
-            if whole(name, filters, least=2) % 2:
+        for name, least in (("first", 2), ("second", 2), ("size", 2), ("grid", 1), ("group", 1)):
+            self._set(**{name: whole(name, getattr(self, name), least=least)})
+        for filters in (self.first, self.second):
+            if filters % 2:
                 raise InvalidInput(f"{filters} filters do not make pairs.", hint="give an even number of filters")
-        whole("size", self.size, least=2)
-        whole("channels", self.channels, least=1, most=2 * self.first)
-        whole("grid", self.grid, least=1)
-        whole("group", self.group, least=1)
+        self._set(channels=whole("channels", self.channels, least=1, most=2 * self.first))
         self._set(threshold=real("threshold", self.threshold))
 
     @classmethod

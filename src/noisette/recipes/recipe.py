@@ -38,6 +38,7 @@ _WHOLE = {
     "steps": 10**9,
 }
 """Whole numbers and the most that they may be: beyond it no run would ever end."""
+_NUMBERS = ("lr", "momentum", "averaging", "held_out", "delta", "epsilon")
 _NAME = re.compile(r"\w[\w. -]{0,99}")
 _LARGEST_RATE = 1e6
 WORDS = ("name", "curator", "use", "domain", "access")
@@ -107,11 +108,14 @@ class Recipe:
             if getattr(self, name) is not None or name != "steps":
                 least = 0 if name == "model_seed" else 1
                 object.__setattr__(self, name, whole(name, getattr(self, name), least=least, most=most))
+        for name in _NUMBERS:
+            if getattr(self, name) is not None or name != "epsilon":
+                object.__setattr__(self, name, real(name, getattr(self, name)))
         if positive("lr", self.lr) > _LARGEST_RATE:
             raise InvalidInput(f"lr is {self.lr:g}: no weight is as large.", hint="rates of interest are below 100")
-        if not 0 <= real("momentum", self.momentum) < 1 or not 0 <= real("averaging", self.averaging) < 1:
+        if not 0 <= self.momentum < 1 or not 0 <= self.averaging < 1:
             raise InvalidInput("momentum or averaging is outside [0, 1).", hint="0.9 is a usual value")
-        if not 0 <= real("held_out", self.held_out) < 1:
+        if not 0 <= self.held_out < 1:
             raise InvalidInput("held_out is outside [0, 1).", hint="0.2 is a usual share")
         if self.schedule not in ("constant", "linear"):
             raise InvalidInput(f"schedule is {self.schedule!r}.", hint="choose constant or linear")
@@ -121,7 +125,6 @@ class Recipe:
         if self.features:
             parse(self.features, Features)
         self._check_tables()
-        real("delta", self.delta)
         if self.epsilon is not None:
             positive("epsilon", self.epsilon)
         given = [parse(self.noise, Noise).scale is not None, self.steps is not None, self.epsilon is not None]
