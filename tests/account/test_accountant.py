@@ -20,7 +20,7 @@ from noisette import (
     StudentT,
 )
 from noisette.account import accountants, guarantee, guarantees
-from noisette.account.accountant import epsilon
+from noisette.account.accountant import check_delta, epsilon
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
 from noisette.mechanism import hash_of
 from noisette.profiles import HalfNormal, Tails
@@ -225,6 +225,16 @@ def test_many_numbers_of_steps_are_not_below_the_truth() -> None:
     for count, promise in guarantees(Mechanism(L2(dim=1), Gaussian(20.0), 1.0, 400), [1, 7, 100, 400], DELTA).items():
         truth = gaussian_epsilon(math.sqrt(count) / 20.0, DELTA)
         assert truth <= promise.epsilon <= truth * 1.001
+
+
+@pytest.mark.parametrize("examples", [3, 40, 150, 1437, 60_000])
+def test_the_delta_of_the_hint_is_taken(examples: int) -> None:
+    """1/40 is 0.025, and 0.03 would be refused with the hint to choose less than 0.03."""
+    with refused(InvalidInput, match=f"at least 1/{examples}:") as caught:
+        check_delta(1.08 / examples, examples)
+    told = float(caught.value.hint.removeprefix("choose delta below "))
+    assert 0.5 / examples <= told <= 1 / examples
+    assert check_delta(math.nextafter(told, 0.0), examples) < told
 
 
 def test_no_numbers_of_steps_and_bad_ones() -> None:

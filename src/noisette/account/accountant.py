@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import cast
 
 from noisette.account import arithmetic, base
@@ -18,6 +19,7 @@ from noisette.spec import positive, whole
 
 __all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
 
+_ROUNDED_DOWN = Context(prec=1, rounding=ROUND_FLOOR)
 _NEAR = 20  # numbers of steps further apart than this, composed at once, would cost each other digits
 
 
@@ -25,11 +27,11 @@ def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) ->
     """`delta` as a float in (0, 1), and below 1/examples where that number is known; `of` says what they are."""
     value = positive("delta", delta, hint="choose delta well below 1 / examples, like 1e-5")
     if value >= 1:
-        raise InvalidInput(f"delta is {delta!r}, not below 1.", hint="choose delta well below 1 / examples, like 1e-5")
+        raise InvalidInput(f"delta is {value!r}, not below 1.", hint="choose delta well below 1 / examples, like 1e-5")
     if examples is not None and value >= 1 / examples:
         raise InvalidInput(
-            f"delta is {delta!r}, at least 1/{examples}: publishing one whole {of} would pass as private.",
-            hint=f"choose delta below {1 / examples:.1g}",
+            f"delta is {value!r}, at least 1/{examples}: publishing one whole {of} would pass as private.",
+            hint=f"choose delta below {float(_ROUNDED_DOWN.divide(Decimal(1), Decimal(examples))):g}",
         )
     return value
 
