@@ -14,7 +14,7 @@ from noisette.grid import Grid
 from noisette.meaning import advantage, cautions, found, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
-from noisette.spec import Spec, canonical, parse, whole
+from noisette.spec import Spec, canonical, parse, what, whole
 
 __all__ = [
     "ADJACENCY",
@@ -156,9 +156,19 @@ Mechanisms = tuple[Mechanism, ...]
 """What a run consists of where its steps differ (the paper's Z_1..Z_T): in order, each with its own steps."""
 
 
-def as_mechanisms(mechanisms: Mechanism | Sequence[Mechanism]) -> Mechanisms:
+def as_mechanisms(mechanisms: Any) -> Mechanisms:
     """One mechanism or several, as a tuple."""
-    return (mechanisms,) if isinstance(mechanisms, Mechanism) else tuple(mechanisms)
+    several = isinstance(mechanisms, Sequence) and not isinstance(mechanisms, str)
+    found: tuple[Any, ...] = tuple(mechanisms) if several else (mechanisms,)
+    for one in found:
+        if not isinstance(one, Mechanism):
+            raise InvalidInput(
+                f"{'one of the mechanisms' if several else 'the mechanism'} is {what(one)}, not a Mechanism.",
+                hint="read a text by parse(text, Mechanism)"
+                if isinstance(one, str)
+                else "write Mechanism(encoder, noise, rate, steps), or let plan(...) make it",
+            )
+    return found
 
 
 def hash_of(mechanisms: Iterable[Spec]) -> str:

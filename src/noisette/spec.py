@@ -293,6 +293,17 @@ def line(name: str, value: Any) -> str:
     return value
 
 
+def what(value: object) -> str:
+    """What a value from outside is, in a sentence: by its type, as its text may be long, or private.
+
+    >>> what(None), what("x"), what(ValueError)
+    ('None', 'of type str', 'the class ValueError')
+    """
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
 def _short(value: Any) -> str:
     """The text of a value from outside, in an error: integers of thousands of digits have none."""
     try:

@@ -9,9 +9,11 @@ import sys
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from noisette.errors import InvalidInput
 from noisette.gradients.terms import room
+from noisette.spec import what
 
 __all__ = ["Layout", "trained_parameters"]
 
@@ -37,7 +39,16 @@ class Layout:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        if not isinstance(model, nn.Module):
+            raise InvalidInput(
+                f"the model is {what(model)}, not a module of torch.", hint="give an nn.Module, as Net() makes one"
+            )
         trainable = _trainable(model)
+        if any(map(is_lazy, model.parameters())):
+            raise InvalidInput(
+                f"{type(model).__name__} has parameters that get their shape when it first runs.",
+                hint="run it once on an example of the shape of the data, such as zeros",
+            )
         wrapped = isinstance(model, torch.jit.ScriptModule)
         spread = [m for m in model.modules() if isinstance(m, nn.DataParallel | nn.parallel.DistributedDataParallel)]
         if wrapped or spread:  # Fabric hides the latter inside of a wrapper of its own

@@ -14,6 +14,7 @@ from noisette.batch import Batch, size, tensors
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import SHORTEN, Gradients, Loss, batch_statistics, shortening, trained_parameters
 from noisette.objectives import Objective
+from noisette.training.arguments import check_goal
 from noisette.training.entrance import examples_of
 
 __all__ = ["Finding", "Report", "check", "in_place", "mixing"]
@@ -117,6 +118,7 @@ def _tried(model: nn.Module, data: Any, goal: Any, collate_fn: Any) -> tuple[str
         batch = examples_of(data, collate_fn, 0, 1, 1.0, None, dtype).like()
         if goal is None:
             goal, batch = _squares, _pair(batch)
+        check_goal(goal)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is slow is in the report
             trial = Gradients(model, goal).trial(batch)

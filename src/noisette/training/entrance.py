@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 from noisette.account import Ledger
-from noisette.denoise import Denoiser, Identity
+from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput
+from noisette.generator import as_seed
 from noisette.gradients import Gradients, Loss
 from noisette.grid import MOST
 from noisette.mechanism import Mechanism, Mechanisms, as_mechanisms
 from noisette.objectives import Objective
 from noisette.sampling import UNIT
 from noisette.spec import whole
+from noisette.training.arguments import as_denoiser, as_ledgers, check_goal, check_there
 from noisette.training.examples import Examples, Held, in_memory
 from noisette.training.plan import with_dim
 from noisette.training.private_run import PrivateRun
@@ -41,7 +43,7 @@ def make_private(
     collate_fn: Callable[[list[Any]], Any] | None = None,
     workers: int = 0,
     denoiser: Denoiser | None = None,
-    ledger: Ledger | Sequence[Ledger] = (),
+    ledger: Ledger | Sequence[Ledger] | None = None,
     chunk: int = 64,
     seed: int | None = None,
     sharded: bool = False,
@@ -76,9 +78,13 @@ def make_private(
     >>> print(private.guarantee(delta=1e-5))
     epsilon = 2.087 at delta = 1e-05
     """
+    check_goal(goal)
+    denoiser, ledgers, seed = as_denoiser(denoiser), as_ledgers(ledger), as_seed(seed)
+    per_unit = whole("per_unit", per_unit, least=1)
     mechanisms, gradients = as_mechanisms(mechanism), Gradients(model, goal, chunk=chunk)
     if not mechanisms:
         raise InvalidInput("no mechanism was given.", hint="give at least one Mechanism")
+    check_there(model.parameters())
     mechanisms = tuple(_for_units(with_dim(one, gradients.dim), units is not None) for one in mechanisms)
     for one in mechanisms:
         _ = one.noise.known_scale
@@ -93,7 +99,6 @@ def make_private(
             f"batches of more than {MOST // 2:,} examples are expected, and so many may not add up exactly.",
             hint="lower the rate",
         )
-    denoiser, ledgers = denoiser or Identity(), (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
     if ledgers and not processes.first:
         raise InvalidInput(
             f"process {processes.number} was given a ledger.",

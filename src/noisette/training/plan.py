@@ -57,6 +57,7 @@ def plan(
     >>> found.encoder, found.rate, found.steps
     (L2(dim=10, radius=1.0, micro_batch=1), 0.1, 20)
     """
+    dim = trained_parameters(model)
     examples, size, of = count(data), whole("batch", batch, least=1), EXAMPLE
     if units is not None:
         examples, of = len(Units.of(units, examples, 1)), UNIT
@@ -68,7 +69,6 @@ def plan(
     if (steps is None) == (epochs is None):
         raise InvalidInput("a plan needs either steps or epochs.", hint="give one of the two")
     taken = whole("steps", steps, least=1) if steps is not None else _steps(epochs, examples, size)
-    dim = trained_parameters(model)
     sampling = Poisson(size / examples, of=of)
     if cap:
         budget = positive("epsilon", epsilon), _SHARE_OF_THE_CUT * check_delta(delta, examples, of)
