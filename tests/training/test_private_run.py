@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +351,23 @@ def test_refused(tmp_path: Path) -> None:
         _private(seed="x")
     with refused(InvalidInput, match=f"at least 1/{EXAMPLES}"):
         _private()[1].guarantee(1 / EXAMPLES)
+
+
+def test_a_seed_of_numpy_repeats_the_same_run() -> None:
+    ours, theirs = (_private(seed=seed)[1].step().values for seed in (5, np.int64(5)))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("state", [{}, network().state_dict(), None], ids=["empty", "a model's", "None"])
+def test_another_state_is_refused(state: Any) -> None:
+    with refused(InvalidInput, match="not that of a private run"):
+        _private()[1].load_state_dict(state)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, pickle.dumps], ids=["deep copy", "copy", "pickle"])
+def test_a_run_is_not_copied(copied: Callable[[PrivateRun], object]) -> None:
+    with refused(InvalidInput, match=r"neither copied nor pickled.*\n\n.*state_dict\(\)"):
+        copied(_private()[1])
 
 
 def test_models_that_mix_examples_are_refused() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from noisette.account import Ledger, guarantee
 from noisette.batch import change
 from noisette.denoise import Denoiser, State
 from noisette.door import release
-from noisette.errors import BudgetSpent, MechanismMismatch
+from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients, own_randomness
 from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
@@ -224,6 +224,13 @@ class PrivateRun:
             "stamps": list(self.stamps),
         }
 
+    def __reduce__(self) -> NoReturn:
+        """A copy would spend the same steps a second time."""
+        raise InvalidInput(
+            "a private run can be neither copied nor pickled.",
+            hint="save its state_dict(), which has what a resumed run needs; copy private.model for its weights",
+        )
+
     def _check_books(self, heads: Sequence[str], paid: Sequence[int]) -> None:
         """Raise where this run would pay into other ledgers than the one that the checkpoint is of.
 
@@ -244,6 +251,11 @@ class PrivateRun:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`: same mechanism, same ledger, fresh noise and fresh batches."""
+        if not isinstance(state, Mapping) or not self.state_dict().keys() <= state.keys():
+            raise InvalidInput(
+                "the state is not that of a private run.",
+                hint="give what state_dict() of a private run has returned; model.load_state_dict takes a model's",
+            )
         if state["mechanism"] != hash_of(self.mechanisms):
             raise MechanismMismatch(
                 f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {hash_of(self.mechanisms)}.",
