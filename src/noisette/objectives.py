@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from noisette.batch import Batch
 from noisette.errors import InvalidInput
+from noisette.spec import what
 
 __all__ = ["Alone", "Objective", "Tokens", "alone", "classification", "own_loss"]
 
@@ -39,7 +40,8 @@ def alone(objective: Objective) -> Alone:
 
 
 def _own_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    loss: Tensor | None = model(**batch).loss
+    _check_dict(batch)
+    loss: Tensor | None = getattr(model(**batch), "loss", None)
     if loss is None:
         raise InvalidInput(
             f"{type(model).__name__} gives no loss.", hint="does the batch have labels, under the name that it expects?"
@@ -56,7 +58,7 @@ def classification(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
     With several labels an example, the loss is the mean over them of binary cross-entropies.
     """
-    labels, logits = batch["labels"], _logits(model, batch)
+    labels, logits = _labels(batch), _logits(model, batch)
     if labels.is_floating_point():
         return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1)
     return F.cross_entropy(logits, labels, reduction="none")
@@ -77,7 +79,7 @@ class Tokens:
     mean: bool = True
 
     def __call__(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        labels, logits = batch["labels"][:, self.ahead :], _logits(model, batch)
+        labels, logits = _labels(batch)[:, self.ahead :], _logits(model, batch)
         logits = logits[:, : logits.shape[1] - self.ahead]
         losses = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=_IGNORED).sum(1)
         return losses / (labels != _IGNORED).sum(1).clamp(min=1) if self.mean else losses
@@ -89,5 +91,26 @@ _IGNORED = -100
 def _logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     """The labels are ours: a model that sees them would compute a loss of its own."""
     outputs: Any = model(**{name: part for name, part in batch.items() if name != "labels"})
-    logits: Tensor = outputs.logits
+    logits: Tensor | None = getattr(outputs, "logits", None)
+    if logits is None:
+        raise InvalidInput(
+            f"what {type(model).__name__} gives is {what(outputs)}, which has no logits.",
+            hint="for a model that gives plain tensors write your own objective(model, batch), or take pairs "
+            "(inputs, targets) and nn.CrossEntropyLoss()",
+        )
     return logits
+
+
+def _labels(batch: dict[str, Tensor]) -> Tensor:
+    _check_dict(batch)
+    if "labels" not in batch:
+        raise InvalidInput("the batch has no labels.", hint='give them under the name "labels", as transformers do')
+    return batch["labels"]
+
+
+def _check_dict(batch: Any) -> None:
+    if not isinstance(batch, Mapping):
+        raise InvalidInput(
+            f"the batch is {what(batch)}, and not a dict of what the model takes by name.",
+            hint="give examples that are dicts; for pairs (inputs, targets) take a loss such as nn.CrossEntropyLoss()",
+        )

@@ -301,6 +301,30 @@ def test_losses_that_are_shared_pass(loss: Any) -> None:
     Gradients(nn.Linear(3, 2), loss).check(PAIR)
 
 
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("column", ["outputs", "targets"])
+def test_a_column_beside_a_row_of_numbers_is_told(column: str) -> None:
+    """Torch compares every output with every target, which is never meant."""
+    model = nn.Linear(3, 1) if column == "outputs" else nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+    targets = torch.zeros(6) if column == "outputs" else torch.zeros(6, 1)
+    with refused(InvalidInput, match=r"\n\nhint: an output has the shape \(.*view_as\(outputs\)"):
+        Gradients(model, nn.MSELoss()).check((PAIR[0], targets))
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        lambda outputs, targets: F.cross_entropy(outputs, targets).item(),
+        lambda outputs, targets: (F.cross_entropy(outputs, targets), outputs),
+        alone(lambda model, batch: float(model(batch[0]).sum())),
+    ],
+    ids=["a float", "a tuple", "a float of one alone"],
+)
+def test_a_loss_that_is_no_tensor_is_refused(goal: Any) -> None:
+    with refused(InvalidInput, match=r"of type (float|tuple), not a Tensor.*\n\n.*the loss alone"):
+        Gradients(nn.Linear(3, 2), goal).check(PAIR)
+
+
 def test_a_batch_that_is_no_pair_needs_an_objective() -> None:
     with refused(InvalidInput, match=r"batches of \(inputs, targets\)"):
         Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check({"x": PAIR[0]})

@@ -16,6 +16,7 @@ from noisette.batch import Batch, rows, size, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.losses import Loss, for_one, is_shared, of_every_class
 from noisette.objectives import Alone, Objective, own_loss
+from noisette.spec import what
 
 __all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
 
@@ -73,8 +74,7 @@ class Aim(nn.Module):
 
     def loss(self, found: Any, batch: Batch) -> Tensor:  # noqa: ARG002 - an ordinary loss has targets
         """The loss of a batch of one, from what `all_of` found."""
-        total: Tensor = found.sum()
-        return total
+        return _total(found, "objective")
 
     def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
         """Every example of a batch that the model sees as a whole, as far as the objective allows that."""
@@ -121,8 +121,7 @@ class Supervised(Aim):
     def loss(self, found: Any, batch: Batch) -> Tensor:
         """The loss of a batch of one, from its outputs (1, ...)."""
         with self.within:
-            total: Tensor = self.given(found, batch[1]).sum()
-        return total
+            return _total(self.given(found, batch[1]), "loss")
 
     def all_of(self, batch: Batch) -> Any:
         """The outputs of the model."""
@@ -154,7 +153,8 @@ class Supervised(Aim):
         if not shared:
             raise InvalidInput(
                 "the loss of a batch is not the mean or the sum of the losses of its examples.",
-                hint="a contrastive loss has nothing to contrast in one example, which is all that it is shown here; "
+                hint=_one_too_many(outputs, batch[1])
+                or "a contrastive loss has nothing to contrast in one example, which is all that it is shown here; "
                 "class weights belong into nn.CrossEntropyLoss(weight=...)",
             )
         found = []
@@ -176,6 +176,29 @@ def aim_of(model: nn.Module, given: Loss | Objective) -> Aim:
     if isinstance(given, Alone):
         return OneByOne(model, given)
     return Aim(model, given) if _is_objective(given) else Supervised(model, for_one(given))
+
+
+def _total(losses: Any, given_by: str) -> Tensor:
+    """What a user's function gives, summed."""
+    if not isinstance(losses, Tensor):
+        raise InvalidInput(
+            f"what the {given_by} gives is {what(losses)}, not a Tensor.",
+            hint="return the loss alone, without item() or float()",
+        )
+    return losses.sum()
+
+
+def _one_too_many(outputs: Any, targets: Any) -> str:
+    """A hint where outputs and targets differ by dimensions of size 1, so that torch compares each with all."""
+    if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor) or outputs.shape == targets.shape:
+        return ""
+    (_, *ours), (_, *theirs) = outputs.shape, targets.shape
+    if [size for size in ours if size > 1] != [size for size in theirs if size > 1]:
+        return ""
+    return (
+        f"an output has the shape {tuple(ours)} and a target {tuple(theirs)}, so that torch compares each with all: "
+        "give them one shape, as targets.view_as(outputs) does"
+    )
 
 
 def places(model: nn.Module) -> dict[str, Tensor]:
