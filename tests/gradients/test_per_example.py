@@ -290,8 +290,9 @@ def test_parameters_that_changed_are_refused() -> None:
 
 def test_errors_of_the_model_come_through() -> None:
     model, x, y = mlp_data()
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+    with refused(InvalidInput, match="shapes cannot be multiplied") as caught:
         all_rows(Gradients(model, LOSS), x[:, :4], y)
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 @pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")

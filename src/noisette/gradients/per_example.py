@@ -19,6 +19,7 @@ from noisette.gradients.isolation import Witness, made_up, refuse_batch_statisti
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
+from noisette.gradients.misfit import telling
 from noisette.gradients.objective import aim_of
 from noisette.gradients.steady import Sizes, steady
 from noisette.gradients.terms import Term
@@ -222,7 +223,8 @@ class Gradients:
                 except Exception:  # noqa: BLE001 - these may be no labels, tokens or lengths; others may
                     continue
             else:
-                made, self._fast = last, self._confirmed(last)
+                with telling(self.model, last):
+                    made, self._fast = last, self._confirmed(last)
             if not self._fast:  # vmap may not run the model, and the loop then does
                 self._slow = self._fill(made, self._layout.rows(size(made))) or self._slow
             way = self._ways()[0]

@@ -1,0 +1,65 @@
+"""A model, a loss and examples that do not fit: torch's error, in a sentence that says what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from noisette.batch import Batch
+from noisette.errors import InvalidInput, NoisetteError
+
+__all__ = ["telling"]
+
+
+@contextmanager
+def telling(model: nn.Module, made: Batch) -> Iterator[None]:
+    """Whatever fails inside on `made` examples becomes an InvalidInput; not for real ones, of which an error may tell.
+
+    >>> with telling(nn.Linear(2, 1), torch.zeros(4, 3)):
+    ...     raise RuntimeError("shapes do not fit. See the manual")
+    Traceback (most recent call last):
+    noisette.errors.InvalidInput: Linear or the loss cannot be run on made-up examples like the data (examples: float32
+    (3,)): shapes do not fit.
+    <BLANKLINE>
+    hint: give inputs in the type of the model (float32), classes as int64 (N,), and other targets in the shape of the
+    outputs; or an objective(model, batch) that runs the model
+    """
+    try:
+        yield
+    except (NoisetteError, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:
+        said = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        raise InvalidInput(
+            f"{type(model).__name__} or the loss cannot be run on made-up examples like the data "
+            f"({_kinds(made)}): {said}.",
+            hint=_hint(said, next(model.parameters()).dtype),
+        ) from error
+
+
+def _hint(said: str, dtype: torch.dtype) -> str:
+    if said == "'Tensor' object is not callable":
+        return "is it an objective? then give a function whose first parameter is called model"
+    if "modified by an inplace operation" in said:
+        return "compute nothing in place in the model; noisette.fix(model) does that for activations"
+    return (
+        f"give inputs in the type of the model ({_short(dtype)}), classes as int64 (N,), and other targets in the "
+        "shape of the outputs; or an objective(model, batch) that runs the model"
+    )
+
+
+def _kinds(batch: Batch) -> str:
+    """The type and the shape of every part of an example."""
+    return ", ".join(
+        f"examples{keystr(path)}: {_short(leaf.dtype)} {tuple(leaf.shape[1:])}"
+        for path, leaf in tree_flatten_with_path(batch)[0]
+        if isinstance(leaf, Tensor)
+    )
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
