@@ -4,7 +4,8 @@ Result: L2 clipping with Gaussian noise has 97.93% on MNIST, 86.96% on Fashion-M
 regression on few features (three seeds), and 93.22% in a short run of a CNN (two). Several tail weights with Student-t
 noise and the score denoiser have 98.26%, 87.51%, 66.16% and 93.55%: beyond the spread of seeds on the first two, ties
 on the others and at the size of a recipe (98.52% against 98.38% on MNIST, 88.49% against 88.36% on Fashion-MNIST, three
-seeds). Encoders and noises alone tie or nearly so; KS and LowPass lose everywhere, and so does the paper's combination (96.94%, 84.38%, 64.42%, 90.47%).
+seeds). Encoders and noises alone tie or nearly so; KS and LowPass lose everywhere, and so does the paper's combination
+(96.94%, 84.38%, 64.42%, 90.47%).
 """
 
 from __future__ import annotations
