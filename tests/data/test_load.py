@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from noisette.data import load, people
+from noisette.data import load, people, within
 from noisette.errors import InvalidInput
 from tests.helpers import refused
 
@@ -58,3 +58,12 @@ def test_a_file_has_the_same_people_whatever_column_and_spelling(
     assert people("mnist") == "mnist"
     with refused(InvalidInput, match="which column"):
         people("csv:t.csv")
+
+
+def test_test_parts_within_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert within("digits", "digits")
+    assert within("folder:pictures", "folder:./pictures/")
+    for inner, outer in (("digits", "mnist"), ("digits", "csv:t.csv:b:0.2"), ("csv:t.csv:b:0.3", "csv:t.csv:b")):
+        assert not within(inner, outer)
+    assert not within("nothing", "nothing"), "what nobody knows nobody can tell"

@@ -33,7 +33,7 @@ def predict_command(
     model, settings = load(run), Settings.read(run)
     shape, _ = settings.example(run)
     recipe = Recipe.from_toml(files.text(run / "recipe.toml"), run / "recipe.toml")
-    known = None if data.endswith(".npy") else _tested(data, data_root, recipe)
+    known = None if data.endswith(".npy") else _tested(data, data_root, recipe, settings)
     inputs = files.array(Path(data)) if known is None else known.test_inputs
     if tuple(inputs.shape[1:]) != shape or len(inputs) == 0:
         raise InvalidInput(
@@ -52,9 +52,16 @@ def predict_command(
     emit(as_json, value, lambda: show.print("\n".join(map(str, told)), markup=False, highlight=False))
 
 
-def _tested(data: str, root: Path | None, recipe: Recipe) -> Dataset:
+def _tested(data: str, root: Path | None, recipe: Recipe, settings: Settings) -> Dataset:
     """The data set, which must have a test part: training examples are private, and so is what is said of them."""
     from noisette import data as datasets
+
+    trained = settings.people, datasets.people(recipe.data)
+    if datasets.people(data) in trained and not datasets.within(data, recipe.data):
+        raise InvalidInput(
+            f"the test part of {data} may hold examples that the run was trained on, which are private.",
+            hint=f"give no larger test part than that of {recipe.data}, or data of other people",
+        )
 
     loaded = datasets.load(data, root, recipe.unit, recipe.target_bounds)
     if len(loaded.test_inputs) == 0:

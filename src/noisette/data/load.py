@@ -10,7 +10,7 @@ from noisette.data.files import data_root
 from noisette.data.sources import Source, sources
 from noisette.errors import InvalidInput
 
-__all__ = ["load", "people"]
+__all__ = ["load", "people", "within"]
 
 
 def load(
@@ -52,6 +52,20 @@ def people(name: str) -> str:
     """
     source, rest = _find(name)
     return name if source is None else source.people(rest)
+
+
+def within(name: str, of: str) -> bool:
+    """Whether the test part of the data set `name` is, for certain, within that of `of`, which has the same people.
+
+    Then no test example of `name` is a training example of `of`.
+
+    >>> within("csv:cells.csv:malignant:0.1", "csv:./cells.csv:malignant:0.2")
+    True
+    >>> within("csv:cells.csv:malignant:0.9", "csv:cells.csv:malignant:0.2")
+    False
+    """
+    (source, rest), (other, its) = _find(name), _find(of)
+    return source is not None and type(source) is type(other) and source.within(rest, its)
 
 
 def _find(name: str) -> tuple[Source | None, str]:

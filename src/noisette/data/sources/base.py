@@ -43,6 +43,10 @@ class Source(ABC):
         """A name for the people in it, the same for all that is asked of one file."""
         return self.name
 
+    def within(self, rest: str, of: str) -> bool:
+        """Whether the test part of `rest` is, for certain, within that of `of`, where both have the same people."""
+        return rest == of
+
 
 def sources() -> dict[str, Source]:
     """Every source by name.

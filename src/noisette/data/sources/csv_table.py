@@ -28,6 +28,10 @@ class CsvTable(Source):
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
 
+    def within(self, rest: str, of: str) -> bool:
+        (_, target, fraction), (_, trained, held_out) = self._parts(rest), self._parts(of)
+        return target == trained and fraction <= held_out  # the rows of a smaller share are among those of a larger
+
     def _parts(self, rest: str) -> tuple[str, str, float]:
         path, _, last = rest.rpartition(":")
         try:
