@@ -72,7 +72,7 @@ def test_one_row_less_moves_no_other_row(tmp_path: Path) -> None:
         ("", "no header"),
         ("1,2,0\n3,4,1\n", "no header"),
         ("a,b,y\n", "no row"),
-        ("a,a,y\n1,2,0\n", "two columns called 'a'"),
+        ("a,b,a,y\n1,2,3,0\n", "columns 1 and 3 of table.csv have the same name"),
         ("a,b,label\n1,2,0\n", "no column 'y'"),
         ("y\n0\n1\n", "target column alone"),
         ("a,b,y\n1,2,0\n1,0\n", "line 3 of table.csv has 2 cells where the header has 3"),
@@ -108,6 +108,27 @@ def test_a_missing_table_and_a_near_miss_get_hints(tmp_path: Path) -> None:
         Dataset.from_csv(table(tmp_path, "age,income\n1,2\n"), "incom")
 
 
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("Alice Smith,34,HIV+\nBob,34,no\n", "seems to have no header"),
+        ("Alice Smith,34,34\nBob,34,no\n", "seems to have no header"),
+        ("34,34,outcome\n1,2,no\n", "seems to have no header"),
+        ("Alice Smith,HIV+\nBob,no\n", "no column 'outcome'"),
+        ("Alice Smith,HIV+,HIV+\nBob,no,no\n", "columns 2 and 3 of table.csv have the same name"),
+    ],
+)
+def test_without_a_header_no_cell_of_the_first_row_is_told(tmp_path: Path, text: str, match: str) -> None:
+    with refused(InvalidInput, match=match) as error:
+        Dataset.from_csv(table(tmp_path, text), "outcome")
+    assert not any(cell in str(error.value) for cell in ("Alice", "34", "HIV"))
+
+
+def test_columns_may_be_called_by_numbers(tmp_path: Path) -> None:
+    """As pandas does."""
+    assert Dataset.from_csv(table(tmp_path, "0,1,y\n1,2,0\n3,4,1\n"), "y").shape == (2,)
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
 def test_fractions_outside_zero_to_one_are_refused(tmp_path: Path, fraction: float) -> None:
     with pytest.raises(InvalidInput, match="test_fraction"):
@@ -132,7 +153,7 @@ def test_the_text_form(tmp_path: Path) -> None:
         ("a,y\n", "no row"),
         ("a,y\n1,0\n", "classes is 1"),
         ("a,y\nnan,0\n1,1\n", "no finite number"),
-        ("a,a,y\n1,2,0\n", "two columns"),
+        ("a,a,y\n1,2,0\n", "the same name"),
         ("a,y\n" + "1" * 200_000 + ",0\n", "not comma-separated"),
     ],
 )

@@ -106,10 +106,15 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
 
 def _target_column(header: list[str], file: str, target: str) -> int:
     if not header or all(_is_number(name) for name in header):
-        raise InvalidInput(f"{file} has no header.", hint="name the columns on its first line")
-    twice = sorted({name for name in header if header.count(name) > 1})
+        raise InvalidInput(f"{file} has no header.", hint=_HEADER)
+    first = {name: number for number, name in reversed(list(enumerate(header, start=1)))}
+    twice = [(first[name], number) for number, name in enumerate(header, start=1) if first[name] != number]
     if twice:
-        raise InvalidInput(f"{file} has two columns called {twice[0]!r}.", hint="give every column its own name")
+        _check_names(header, file)
+        raise InvalidInput(
+            f"columns {twice[0][0]} and {twice[0][1]} of {file} have the same name.",
+            hint="give every column its own name",
+        )
     _check_there(header, file, target)
     if len(header) == 1:
         raise InvalidInput(f"{file} has the target column alone.", hint="add columns of numbers to predict it from")
@@ -128,8 +133,16 @@ def _unit_column(header: list[str], file: str, target: str, unit: str) -> int:
 
 def _check_there(header: list[str], file: str, name: str) -> None:
     if name not in header:
-        near = difflib.get_close_matches(name, header, n=3, cutoff=0.4) or header[:8]
-        raise InvalidInput(f"{file} has no column {name!r}.", hint=f"did you mean {', '.join(near)}?")
+        _check_names(header, file)
+        near = difflib.get_close_matches(name, header, n=3)  # no others: without a header they are somebody's values
+        hint = f"did you mean {', '.join(near)}?" if near else "name a column as the first line of the file does"
+        raise InvalidInput(f"{file} has no column {name!r}.", hint=hint)
+
+
+def _check_names(header: list[str], file: str) -> None:
+    """Raise where a first line that does not fit looks like a row, which no error may quote."""
+    if any(_is_number(name) for name in header):
+        raise InvalidInput(f"{file} seems to have no header: its first line holds numbers.", hint=_HEADER)
 
 
 def _numbers(cells: Sequence[str], header: Sequence[str], file: str, line: int) -> list[float]:
@@ -187,5 +200,6 @@ def _is_number(text: str) -> bool:
     return not math.isnan(float(text))  # "nan" may well be a name
 
 
+_HEADER = "name the columns on its first line"
 _LONGEST = 100
 _LARGEST = float(np.finfo(np.float32).max)  # inputs become float32
