@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -18,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 
 from noisette import Gaussian, Laplace, Ledger, guarantee, read_ledger
 from noisette.data.sources.breast_cancer import BOUNDS
+from noisette.errors import InvalidInput
 from noisette.estimators import PrivateLinearRegression, PrivateLogisticRegression, PrivateStandardScaler
 from noisette.estimators.base import Scale
 from tests.helpers import refused
@@ -143,6 +146,34 @@ def test_what_does_not_fit_is_refused(kind: Any) -> None:
     if kind is PrivateLinearRegression:
         with refused(match="target_bounds are missing"):
             made(kind, target_bounds=None).fit(x, y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_number_is_refused_without_telling_it(kind: Any) -> None:
+    x, y = rows()
+    x = x.astype(object)
+    secret = "Alice Smith HIV+"
+    text, flat, dates = x.copy(), np.full(60, 12345.5), pd.DataFrame(x.astype(float), columns=list("abc"))
+    text[3, 1] = secret
+    dates["when"] = pd.Timestamp("1977-07-07")
+    for wrong in (text, text.tolist(), text.astype(bytes), pd.DataFrame(text), flat, flat * 1j, 12345.5, dates):
+        with refused(InvalidInput) as error:
+            made(kind).fit(wrong, y)
+        assert not re.search("Alice|12345|1977", str(error.value))
+        assert error.value.__suppress_context__
+    fitted = made(kind).fit(*rows())
+    with refused(InvalidInput, match="not a number"):
+        (fitted.transform if kind is PrivateStandardScaler else fitted.predict)(text)
+
+
+def test_targets_that_are_no_numbers_are_not_told() -> None:
+    x, y = rows()
+    mixed = y.astype(object)
+    mixed[3] = "Alice Smith HIV+"
+    for kind, match in ((PrivateLinearRegression, "not a number"), (PrivateLogisticRegression, "Unknown label type")):
+        with pytest.raises(ValueError, match=match) as error:
+            made(kind).fit(x, mixed)
+        assert "Alice" not in str(error.value)
 
 
 def test_one_class_is_refused() -> None:

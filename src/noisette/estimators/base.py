@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from noisette.account import Ledger
 from noisette.errors import InvalidInput
@@ -22,6 +25,12 @@ __all__ = ["Array", "PrivateEstimator", "Range", "Scale", "tensor"]
 Array = npt.NDArray[Any]
 Range = tuple[Any, Any]
 """The least and the largest value: two numbers for all columns, or two sequences with one for each."""
+
+_TELLS_NO_VALUE = re.compile(
+    r"Found (array|input) |Input (X |y )?contains |X has \d+ feature|The feature names |Feature names are |"
+    r"Sparse data |Unknown label type|This \w+ estimator requires y|y should be a 1d array|float\(\) argument must be "
+)
+"""How those of scikit-learn's errors begin that speak of shapes, types and columns, and quote no value."""
 
 
 class Scale:
@@ -92,6 +101,19 @@ class PrivateEstimator(BaseEstimator):
             return None
         return whole("random_state", self.random_state, least=0)
 
+    def _rows(self, X: Any, **options: Any) -> Array:
+        """Rows (N, F), as scikit-learn checks them."""
+        with _quoting_no_value():
+            return np.asarray(validate_data(self, X, **options))
+
+    def _rows_and_targets(self, X: Any, y: Any, *, numbers: bool) -> tuple[Array, Array]:
+        """Rows (N, F) with targets (N,), which are `numbers` or classes, as scikit-learn checks them."""
+        with _quoting_no_value():
+            rows, targets = validate_data(self, X, y, y_numeric=numbers)
+            if not numbers:
+                check_classification_targets(targets)
+            return np.asarray(rows), np.asarray(targets)
+
     @contextmanager
     def _books(self) -> Iterator[tuple[Ledger, ...]]:
         """The ledger of the people, open; none where none is given."""
@@ -103,6 +125,29 @@ class PrivateEstimator(BaseEstimator):
             raise InvalidInput(f"there is no ledger {path} yet.", hint="give people='...', any public name for them")
         with Ledger(path, data=self.people) as book:
             yield (book,)
+
+
+@contextmanager
+def _quoting_no_value() -> Iterator[None]:
+    """Inside, errors of scikit-learn and numpy about rows are told without the values, which are private."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if _TELLS_NO_VALUE.match(text := str(error)):
+            raise
+        if "Reshape your data" in text:
+            raise InvalidInput(
+                "X is no table (N, F).",
+                hint="Reshape your data: X.reshape(-1, 1) is one column, X.reshape(1, -1) a row",
+            ) from None
+        if "Complex data not supported" in text:
+            raise InvalidInput(
+                "Complex data not supported: X or y is complex.", hint="give real and imaginary parts as two columns"
+            ) from None
+        raise InvalidInput(
+            "X or y holds something that is not a number, or not a class.",
+            hint="turn texts and dates into numbers (one column of 0 and 1 for each value), or drop such columns",
+        ) from None
 
 
 def tensor(values: Array) -> torch.Tensor:

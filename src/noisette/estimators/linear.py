@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from noisette.estimators.base import Array, Range, Scale, tensor
@@ -63,7 +63,7 @@ class PrivateLinearRegression(RegressorMixin, LinearEstimator):
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with targets `y` (N,)."""
-        X, y = validate_data(self, X, y, y_numeric=True)
+        X, y = self._rows_and_targets(X, y, numbers=True)
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         target = Scale(self.target_bounds, "target_bounds", columns=1)
         found = self._descend(_DESCENT, (tensor(scale.rows(X)), tensor(target.rows(y[:, None]))), 1, _halved_square)
@@ -74,7 +74,7 @@ class PrivateLinearRegression(RegressorMixin, LinearEstimator):
     def predict(self, X: Array) -> Array:
         """Targets (N,), within their bounds."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
+        X = self._rows(X, reset=False)
         target = Scale(self.target_bounds, "target_bounds", columns=1)
         return np.asarray(np.clip(X @ self.coef_ + self.intercept_, target.low[0], target.high[0]))
 

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from noisette.errors import InvalidInput
@@ -51,8 +50,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearEstimator):
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with classes `y` (N,), which may be of any kind."""
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
+        X, y = self._rows_and_targets(X, y, numbers=False)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InvalidInput("the rows have one class only.", hint="give rows of at least two classes")
@@ -69,7 +67,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearEstimator):
     def decision_function(self, X: Array) -> Array:
         """Scores (N, K) of the classes, or (N,) of the second of two."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
+        X = self._rows(X, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 

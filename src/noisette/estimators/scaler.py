@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from noisette.estimators.base import Array, PrivateEstimator, Scale
 from noisette.statistics import plan_means, private_means
@@ -43,7 +43,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
 
     def fit(self, X: Array, y: Any = None) -> Self:  # noqa: ARG002 - pipelines pass it
         """Find means and spreads of the columns of `X` (N, F)."""
-        X = validate_data(self, X, dtype=np.float64)
+        X = self._rows(X, dtype=np.float64)
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         rows = torch.from_numpy(scale.rows(X))
         both = torch.cat([rows, rows.square()], dim=1)
@@ -65,6 +65,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     def transform(self, X: Array) -> Array:
         """Rows (N, F) less their means, in units of their spreads."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X, dtype=np.float64, reset=False)
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         return np.asarray((np.clip(X, scale.low, scale.high) - self.mean_) / self.scale_)
