@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -130,11 +131,53 @@ def test_a_run_goes_on_wherever_its_data_is(tmp_path: Path, monkeypatch: pytest.
     assert opened.settings.people == f"csv:{tmp_path / 'old' / 'table.csv'}"
     (tmp_path / "old").rename(tmp_path / "new")
     monkeypatch.chdir(tmp_path / "new")
+    with refused(InvalidInput, match="No such file"):  # that this is the same table only its owner can know
+        reopen(Path("runs/tiny-0001"))
+    path = Path("runs/tiny-0001/recipe.toml")
+    path.write_text(path.read_text().replace(str(tmp_path / "old"), str(tmp_path / "new")))
     again = reopen(Path("runs/tiny-0001"))
     again.resume()
     list(again.points())
     again.close()
     assert again.settings.people == opened.settings.people
+
+
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> OpenRun:
+    """A run on a table by its relative path; we are then in another folder, with another table of that name."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    opened = start(tmp_path, recipe(Path(), steps=3), **options)
+    next(opened.points())
+    opened.close()
+    text = Path("table.csv").read_text()
+    monkeypatch.chdir(tmp_path / "there")
+    Path("table.csv").write_text(text.replace(".", "7."))
+    return opened
+
+
+def test_a_run_is_resumed_on_the_table_that_it_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = _elsewhere(tmp_path, monkeypatch, people="ward 7")
+    again = reopen(opened.folder)
+    again.close()
+    assert torch.equal(again.seen.data.train_inputs, opened.seen.data.train_inputs)
+
+
+def test_a_path_that_leads_to_another_table_from_here_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions kept it in the folder of a run."""
+    opened = _elsewhere(tmp_path, monkeypatch)
+    path = opened.folder / "recipe.toml"
+    path.write_text(path.read_text().replace(f"csv:{tmp_path}/here/", "csv:"))
+    before = (opened.folder / "ledger.jsonl").read_bytes()
+    with refused(InvalidInput, match="from here its csv:table.csv:label:0.2 is another file"):
+        reopen(opened.folder)
+    assert (opened.folder / "ledger.jsonl").read_bytes() == before
+    monkeypatch.chdir(tmp_path / "here")
+    reopen(opened.folder).close()
 
 
 def test_another_mechanism_in_the_folder_is_refused(tmp_path: Path) -> None:

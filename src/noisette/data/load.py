@@ -10,7 +10,7 @@ from noisette.data.files import data_root
 from noisette.data.sources import Source, sources
 from noisette.errors import InvalidInput
 
-__all__ = ["load", "people", "within"]
+__all__ = ["load", "people", "settled", "within"]
 
 
 def load(
@@ -52,6 +52,16 @@ def people(name: str) -> str:
     """
     source, rest = _find(name)
     return name if source is None else source.people(rest)
+
+
+def settled(name: str) -> str:
+    """The data set called `name`, by a name that means the same one from every folder.
+
+    >>> settled("csv:/data/cells.csv:malignant:0.2"), settled("digits")
+    ('csv:/data/cells.csv:malignant:0.2', 'digits')
+    """
+    source, rest = _find(name)
+    return f"{source.name}:{source.settled(rest)}" if source is not None and rest else name
 
 
 def within(name: str, of: str) -> bool:

@@ -89,6 +89,7 @@ def start(
     from its checkpoint.
     """
     processes = Processes.current()
+    recipe = replace(recipe, data=datasets.settled(recipe.data))  # it may be resumed from another folder
     settings = Settings(
         people or datasets.people(recipe.data),
         device=device,
@@ -135,6 +136,7 @@ def reopen(
         told = json.dumps([files.text(folder / name) for name in ("recipe.toml", "settings.json")]).encode()
     texts = json.loads(processes.from_first(told))
     recipe, settings = Recipe.from_toml(texts[0], folder / "recipe.toml"), Settings.of(folder, texts[1])
+    _check_people(folder, recipe, settings)
     if data_root is not None:
         settings = replace(settings, data_root=str(data_root))
     if settings.search == "winner":
@@ -152,6 +154,21 @@ def reopen(
         return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
     with alone(folder, processes):
         return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
+
+
+def _check_people(folder: Path, recipe: Recipe, settings: Settings) -> None:
+    """Raise where a path that depends on the folder we are in, as earlier versions kept it, leads to other people.
+
+    Names of people that are not those of a file are the user's own, and say nothing about paths.
+    """
+    kind = recipe.data.partition(":")[0]
+    if datasets.settled(recipe.data) == recipe.data or not settings.people.startswith(f"{kind}:/"):
+        return
+    if datasets.people(recipe.data) != settings.people:
+        raise InvalidInput(
+            f"the run in {folder} was started on {settings.people}, and from here its {recipe.data} is another file.",
+            hint="resume it from the folder in which it was started, or write the whole path into its recipe.toml",
+        )
 
 
 @contextmanager

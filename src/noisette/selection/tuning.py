@@ -113,6 +113,8 @@ def begin(
     from a share `held_out` of the training examples, with noise, or from the data set `public`.
     """
     delta = check_delta(recipe.delta if delta is None else delta)
+    recipe = replace(recipe, data=datasets.settled(recipe.data))  # the search may be resumed from another folder
+    public = None if public is None else datasets.settled(public)
     base = replace(recipe.changed(epsilon=positive("epsilon", epsilon)), held_out=0.0 if public else held_out)
     several = Candidates.of(candidates)
     if public is None and not base.held_out:

@@ -43,6 +43,10 @@ class Source(ABC):
         """A name for the people in it, the same for all that is asked of one file."""
         return self.name
 
+    def settled(self, rest: str) -> str:
+        """`rest` in a form that means the same from every folder: paths in it are whole."""
+        return rest
+
     def within(self, rest: str, of: str) -> bool:
         """Whether the test part of `rest` is, for certain, within that of `of`, where both have the same people."""
         return rest == of

@@ -28,6 +28,10 @@ class CsvTable(Source):
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
 
+    def settled(self, rest: str) -> str:
+        path = self._parts(rest)[0]
+        return f"{Path(path).absolute()}{rest[len(path) :]}"  # links stay: bounds are beside the name that was given
+
     def within(self, rest: str, of: str) -> bool:
         (_, target, fraction), (_, trained, held_out) = self._parts(rest), self._parts(of)
         return target == trained and fraction <= held_out  # the rows of a smaller share are among those of a larger

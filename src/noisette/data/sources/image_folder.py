@@ -22,5 +22,8 @@ class ImageFolder(Source):
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(rest).resolve()}"
 
+    def settled(self, rest: str) -> str:
+        return str(Path(rest).absolute())
+
     def within(self, rest: str, of: str) -> bool:  # noqa: ARG002 - however it is spelt, a folder has one test part
         return True
