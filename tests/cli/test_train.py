@@ -146,6 +146,26 @@ def test_ctrl_c_between_two_steps(noisette: Command, tmp_path: Path, monkeypatch
     assert noisette("resume", "runs/digits-0001", "--json").json["steps"] == 6
 
 
+def test_show_tells_what_a_killed_run_has_paid(noisette: Command, tmp_path: Path) -> None:
+    """The last result of a run is older than its last payment."""
+    folder = tmp_path / noisette(*SHORT, "--seed", "3", "--ledger", "all.jsonl", "--json").json["run"]
+    whole = noisette("show", folder, "--json")
+    assert "not finished" not in whole.err
+    mechanism = Mechanism.from_toml((folder / "mechanism.toml").read_text())
+    with Ledger(folder / "ledger.jsonl") as ledger, Ledger(tmp_path / "all.jsonl") as shared:
+        ledger.spend(mechanism, 2)
+        shared.spend(mechanism, 2)
+        expected = ledger.guarantee(1e-5)
+        shown = noisette("show", folder, "--json")  # also while another process has the ledger
+    assert "is not finished, and its ledger has paid for 8 steps" in shown.err
+    assert (shown.json["epsilon"], shown.json["paid"]) == (expected.epsilon, 8)
+    assert shown.json["ledger_epsilon"] == expected.epsilon
+    assert shown.json["epsilon"] > whole.json["epsilon"]
+    assert shown.json["stamps"] == whole.json["stamps"] == ["reproducible"]
+    assert shown.json.keys() == whole.json.keys()
+    assert f"epsilon {expected.epsilon}" in noisette("show", folder).out
+
+
 def test_an_edited_ledger_is_refused(noisette: Command, tmp_path: Path) -> None:
     assert noisette(*SHORT).code == 0
     path = tmp_path / "runs" / "digits-0001" / "ledger.jsonl"

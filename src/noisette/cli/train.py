@@ -20,6 +20,7 @@ from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
+    from noisette.account.record import Record
     from noisette.recipes import OpenRun
     from noisette.recipes.points import Point
 
@@ -132,8 +133,9 @@ def show_command(
     from noisette.recipes import points as metrics
     from noisette.recipes.settings import Settings
 
-    if (run / "settings.json").exists():
-        Settings.read(run).example(run)  # or it is private, or not set up
+    settings = Settings.read(run) if (run / "settings.json").exists() else None
+    if settings is not None:
+        settings.example(run)  # or it is private, or not set up
         if not (run / "guarantee.json").exists():
             raise _no_result(run)
     promise, points = files.record(run / "guarantee.json"), metrics.read(run)
@@ -141,6 +143,8 @@ def show_command(
     named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
     if not {"epsilon", "delta", "kind"} <= promise.keys() or not named:
         raise InvalidInput(f"{run / 'guarantee.json'} is not a guarantee.", hint="restore it from a backup")
+    if settings is not None and settings.search is None:
+        promise |= _paid_since(run, promise, settings.shared)
     last = points[-1] if points else None
     told = last.told if last else {"accuracy": None}
     value = promise | {"run": str(run), **told, "updates": last.updates if last else None}
@@ -163,6 +167,35 @@ def _show_statement(folder: Path, as_json: bool) -> None:
         statement = Statement(Run.read(folder))
     tell_cut(statement.run.book, folder / "ledger.jsonl")
     emit(as_json, statement.to_dict(), lambda: show.print(statement.to_text()))
+
+
+def _paid_since(run: Path, promise: dict[str, Any], shared: str | None) -> dict[str, Any]:
+    """What to correct in `promise`, which is as old as the last result, where the ledger has paid for more since."""
+    path = run / "ledger.jsonl"
+    if not path.exists():
+        return {}
+    record = _unlocked(path)
+    paid = sum(mechanism.steps for mechanism in record.mechanisms())
+    if paid == promise.get("paid"):
+        return {}
+    tell_cut(record, path)
+    go_on = f"if no process is at it any more, go on with noisette resume {run}"
+    log.print(f"the run is not finished, and its ledger has paid for {paid} steps: {go_on}")
+    told = record.guarantee(promise["delta"]).stamped(*promise.get("stamps", ())).to_dict() | {"paid": paid}
+    if shared is not None and Path(shared).exists():
+        all_runs = _unlocked(Path(shared)).guarantee(promise["delta"])
+        told |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
+    return told
+
+
+def _unlocked(path: Path) -> Record:
+    """What the ledger at `path` holds, also while a run has it open: a line that is half written counts as a whole."""
+    from noisette import files
+    from noisette.account.record import Record
+
+    record = Record()
+    record.read(files.raw(path), str(path), "")
+    return record
 
 
 def _no_result(run: Path) -> InvalidInput:
