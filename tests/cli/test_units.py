@@ -57,7 +57,10 @@ def test_train_for_people(noisette: Command, visits: Path, tmp_path: Path) -> No
         noisette("account", "--ledger", ledger, "--delta", "1e-3", "--json").json["adjacency"] == promise["adjacency"]
     )
     visits.write_text("\n".join(line.partition(",")[2] for line in visits.read_text().splitlines()) + "\n")
+    paid = ledger.read_bytes()
     noisette(*data, *settings).assert_refused("do not add up", "keep a ledger for each")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [Path(trained["run"]).name]
+    assert ledger.read_bytes() == paid
     noisette("train", "digits", "--unit", "who", *runs).assert_refused("has no columns", "leave --unit out")
 
 

@@ -94,6 +94,14 @@ class Ledger(Record):
         steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
         for piece in pieces_of((mechanism,)):
             _ = piece.noise.known_scale, piece.encoder.known_dim  # what is open cannot be paid for
+        self.check(mechanism)
+        with self._one_at_a_time:
+            if isinstance(mechanism, Mechanism):
+                mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
+            self._pay(mechanism, name, steps, marks)
+
+    def check(self, mechanism: Mechanism | Search) -> None:
+        """Raise where `mechanism` is for units and what was spent so far for examples, or the other way round."""
         of, before = unit_of(pieces_of((mechanism,))), pieces_of(self.mechanisms())
         if before and unit_of(before) != of:
             raise LedgerError(
@@ -101,10 +109,6 @@ class Ledger(Record):
                 "the two do not add up.",
                 hint="keep a ledger for each, under another path (--ledger)",
             )
-        with self._one_at_a_time:
-            if isinstance(mechanism, Mechanism):
-                mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
-            self._pay(mechanism, name, steps, marks)
 
     def _pay(self, mechanism: Mechanism | Search, name: str, steps: int, marks: tuple[str, ...]) -> None:
         if not self.covers(name, steps, marks):

@@ -70,6 +70,8 @@ class OpenRun:
                     if path is not None:
                         self._books.append(Ledger(path, data=settings.people, must_exist=settings.ready))
                 _check_own(self._books[0], self.mechanism)
+                for book in self._books:  # before the first of them is paid, and the run is there for good
+                    book.check(self.mechanism)
             self.trainer = self.assembly.trainer(self.mechanism, ledgers=self._books, seed=seed)
             self.private = self.trainer.private
             self.private.stamp(*["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
