@@ -181,6 +181,18 @@ def test_one_class_is_refused() -> None:
         made(PrivateLogisticRegression).fit(rows()[0], np.zeros(60))
 
 
+def test_a_fit_that_is_refused_leaves_the_last_one_as_it_was(tmp_path: Path) -> None:
+    x, y = rows()
+    model = made(PrivateLogisticRegression, ledger=tmp_path / "people.jsonl", people="demo").fit(x, y)
+    before = model.predict(x)
+    with refused(match="one class only"):
+        model.fit(x, np.full(60, 7))
+    with Ledger(tmp_path / "people.jsonl"), refused(match="in use"):
+        model.fit(x, np.arange(60) % 3)
+    assert model.classes_.tolist() == [0, 1]
+    assert np.array_equal(model.predict(x), before)
+
+
 @pytest.mark.parametrize(("columns", "law"), [(1, Laplace), (40, Gaussian)])
 def test_the_scaler_takes_the_noise_that_suits(columns: int, law: type) -> None:
     scaler = made(PrivateStandardScaler).fit(rows(200, columns)[0])

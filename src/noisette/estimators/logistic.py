@@ -51,15 +51,16 @@ class PrivateLogisticRegression(ClassifierMixin, LinearEstimator):
     def fit(self, X: Array, y: Array) -> Self:
         """Fit rows `X` (N, F) with classes `y` (N,), which may be of any kind."""
         X, y = self._rows_and_targets(X, y, numbers=False)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
+        classes, numbers = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
             raise InvalidInput("the rows have one class only.", hint="give rows of at least two classes")
         scale = Scale(self.bounds, "bounds", columns=X.shape[1])
         data = tensor(scale.rows(X)), torch.from_numpy(numbers)
-        found = self._descend(_DESCENT, data, len(self.classes_), nn.CrossEntropyLoss())
+        found = self._descend(_DESCENT, data, len(classes), nn.CrossEntropyLoss())
         weights, biases = found.weights, found.biases
         if len(biases) == 2:  # one line says as much as two
             weights, biases = weights[1:] - weights[:1], biases[1:] - biases[:1]
+        self.classes_ = classes  # not before: a fit that is refused leaves those of the last one
         self.coef_ = weights / scale.half
         self.intercept_ = biases - self.coef_ @ scale.middle
         return self
