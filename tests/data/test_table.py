@@ -85,7 +85,10 @@ def test_one_row_less_moves_no_other_row(tmp_path: Path) -> None:
         ("a,b,y\n1,2,0\n1,2,\n", "empty label"),
         ("a,b,y\n1,2,0\n1,2,0.5\n", "numbers that are not integers"),
         ("a,b,y\n1,2,1\n1,2,01\n", "one integer in two ways"),
-        ("a,b,y\n1,2,0\n3,4,0\n", "classes is 1"),
+        ("a,b,y\n1,2,0\n3,4,0\n", "column 'y' of table.csv has one label on all rows"),
+        ("a,b,y\n1,2,0\n3,4,sec\x07ret\n", "a label in column 'y' of table.csv holds characters"),
+        ("a;b;y\n1,5;2;0\n", "table.csv is separated by semicolons"),
+        ("a\tb\ty\n1\t2\t0\n", "table.csv is separated by tabs"),
         ('a,b,y\n1,"2,0\n', "not comma-separated"),
     ],
 )
@@ -93,6 +96,14 @@ def test_bad_tables_are_refused(tmp_path: Path, text: str, match: str) -> None:
     with pytest.raises(InvalidInput, match=match) as error:
         Dataset.from_csv(table(tmp_path, text), "y")
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "hint"), [("", "fill in"), (" NA ", "fill in"), ("nan", "fill in"), ("red", "0 and 1")]
+)
+def test_missing_values_are_to_be_filled_in(tmp_path: Path, cell: str, hint: str) -> None:
+    with refused(InvalidInput, match=rf"column 'b' of table\.csv holds no .*\n\nhint: .*{hint}"):
+        Dataset.from_csv(table(tmp_path, f"a,b,y\n1,2,0\n1,{cell},1\n"), "y")
 
 
 def test_a_binary_file_is_no_table(tmp_path: Path) -> None:
@@ -151,7 +162,7 @@ def test_the_text_form(tmp_path: Path) -> None:
         ("a,y\n1," + "7" * 5000 + "\n2,3\n", "more than 100 digits"),
         ("", "no header"),
         ("a,y\n", "no row"),
-        ("a,y\n1,0\n", "classes is 1"),
+        ("a,y\n1,0\n", "one label on all rows"),
         ("a,y\nnan,0\n1,1\n", "no finite number"),
         ("a,a,y\n1,2,0\n", "the same name"),
         ("a,y\n" + "1" * 200_000 + ",0\n", "not comma-separated"),

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.errors import InvalidInput
+from noisette.spec import line as one_line
 from noisette.spec import real
 from noisette.training.units import missing
 
@@ -105,6 +106,11 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
 
 
 def _target_column(header: list[str], file: str, target: str) -> int:
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and mark in header[0]:
+            raise InvalidInput(
+                f"{file} is separated by {name}, not by commas.", hint="export it with commas, and points in decimals"
+            )
     if not header or all(_is_number(name) for name in header):
         raise InvalidInput(f"{file} has no header.", hint=_HEADER)
     first = {name: number for number, name in reversed(list(enumerate(header, start=1)))}
@@ -151,14 +157,13 @@ def _numbers(cells: Sequence[str], header: Sequence[str], file: str, line: int) 
         try:
             value = float(cell)
         except ValueError:
+            encode = "drop the column, or turn it into numbers (one column of 0 and 1 for each value)"
             raise InvalidInput(
                 f"column {name!r} of {file} holds no number on line {line}.",
-                hint="drop the column, or turn it into numbers (one column of 0 and 1 for each value)",
+                hint=_FILL_IN if missing(cell) or cell.strip().lower() in _ABSENT else encode,
             ) from None
         if not abs(value) <= _LARGEST:  # also true for NaN
-            raise InvalidInput(
-                f"column {name!r} of {file} holds no finite number on line {line}.", hint="fill in or drop such rows"
-            )
+            raise InvalidInput(f"column {name!r} of {file} holds no finite number on line {line}.", hint=_FILL_IN)
         values.append(value)
     return values
 
@@ -167,7 +172,14 @@ def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:
     """Distinct labels: integers by value, texts by alphabet."""
     distinct = sorted(set(labels))
     if "" in distinct:
-        raise InvalidInput(f"column {target!r} of {file} has an empty label.", hint="fill in or drop such rows")
+        raise InvalidInput(f"column {target!r} of {file} has an empty label.", hint=_FILL_IN)
+    for name in distinct:
+        one_line(f"a label in column {target!r} of {file}", name)
+    if len(distinct) == 1:
+        raise InvalidInput(
+            f"column {target!r} of {file} has one label on all rows.",
+            hint="give rows of at least two labels, or name the column that has them",
+        )
     if not all(_is_number(name) for name in distinct):
         return tuple(distinct)
     if not all(name.lstrip("+-").isdecimal() for name in distinct):
@@ -200,6 +212,8 @@ def _is_number(text: str) -> bool:
     return not math.isnan(float(text))  # "nan" may well be a name
 
 
+_ABSENT = ("na", "n/a", "?", "-", ".")  # where a number should be; an id may well be called so
+_FILL_IN = "fill in or drop such rows"
 _HEADER = "name the columns on its first line"
 _LONGEST = 100
 _LARGEST = float(np.finfo(np.float32).max)  # inputs become float32
