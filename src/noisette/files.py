@@ -242,6 +242,8 @@ def alike(known: Any, found: Any) -> bool:
 
 def array(path: Path) -> Tensor:
     """The numbers in a .npy file, float32."""
+    if not os.path.exists(path):
+        raise InvalidInput(f"there is no file {path}.", hint="give the path of an array that numpy.save has written")
     try:
         if not path.is_file():
             raise FileNotFoundError

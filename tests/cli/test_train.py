@@ -61,7 +61,9 @@ def test_a_short_run_learns_and_promises(noisette: Command, tmp_path: Path) -> N
     with torch.no_grad():
         again = library.load(folder)(data.test_inputs).argmax(dim=1)
     assert again.tolist() == found["predictions"]
-    noisette("predict", folder, "none.npy").assert_refused("is not an array")
+    noisette("predict", folder, "none.npy").assert_refused("there is no file none.npy", "numpy.save")
+    (tmp_path / "text.npy").write_text("no array")
+    noisette("predict", folder, "text.npy").assert_refused("is not an array")
     np.save(tmp_path / "wrong.npy", np.zeros((2, 1, 9, 9)))
     noisette("predict", folder, "wrong.npy").assert_refused("do not fit", "(N, ...)")
     noisette("resume", folder).assert_refused("all steps of this run are spent already", "noisette show")

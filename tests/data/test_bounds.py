@@ -54,7 +54,8 @@ def test_no_row_has_a_say_in_the_scale_of_another() -> None:
         ("age = [0, 120]\ndose = [1, 1]\n", "'dose' are not a range"),
         ("age = [0, 120, 5]\ndose = [0, 1]\n", "'age' are not a range"),
         ("age = [0, nan]\ndose = [0, 1]\n", "bound of 'age'"),
-        ("age = 120\ndose = [0, 1]\n", "bounds of 'age'"),
+        ("age = 120\ndose = [0, 1]\n", r"bounds of 'age' are not a range.*\n\nhint: .*: \[0, 120\]$"),
+        ("age = '0-120'\ndose = [0, 1]\n", r"bounds of 'age' are not a range.*\n\nhint: .*: \[0, 120\]$"),
         ("age = [0, \n", "is not TOML"),
     ],
 )

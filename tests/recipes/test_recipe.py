@@ -140,6 +140,7 @@ def test_files(tmp_path: Path) -> None:
         ("= 1", "not TOML"),
         ("name = 'x'", "has no batch, data"),
         (DIGITS.to_toml().replace("lr =", "extra = 1\nlr ="), "unknown 'extra'"),
+        (DIGITS.to_toml().replace("lr =", "learning_rate ="), r"unknown 'learning_rate'.*\n\nhint: did you mean lr\?"),
     ):
         path.write_text(text)
         with refused(InvalidInput, match=match):

@@ -112,7 +112,7 @@ def test_wrong_recipes_are_refused() -> None:
         ({"target_bounds": (0, 1)}, "needs public bounds"),
         ({"task": "regression", "target_bounds": (1, 0)}, "not a range"),
         ({"task": "regression", "target_bounds": (0, float("nan"))}, "not a finite number"),
-        ({"task": "regression", "target_bounds": "01"}, "not a tuple"),
+        ({"task": "regression", "target_bounds": "01"}, "not a range"),
     ):
         with refused(match=text):
             tabular.changed(**changes)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from noisette import files
 from noisette.errors import InvalidInput
-from noisette.spec import entries, real
+from noisette.spec import real
 
 __all__ = ["Bounds", "beside", "centred", "pair", "scaled"]
 
@@ -42,7 +42,7 @@ def pair(name: str, value: object) -> tuple[float, float]:
     >>> pair("age", [0, 120])
     (0.0, 120.0)
     """
-    ends = tuple(real(f"a bound of {name!r}", one) for one in entries(f"bounds of {name!r}", value))
+    ends = tuple(real(f"a bound of {name!r}", one) for one in value) if isinstance(value, tuple | list) else ()
     if len(ends) != 2 or not 0 < ends[1] - ends[0] < math.inf:
         raise InvalidInput(f"the bounds of {name!r} are not a range.", hint="write the least and the largest: [0, 120]")
     return ends[0], ends[1]

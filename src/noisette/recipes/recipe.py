@@ -185,7 +185,8 @@ class Recipe:
         missing = sorted({"name", "data", "model", "encoder", "noise", "batch", "lr"} - set(table))
         unknown = sorted(set(table) - set(known))
         if unknown:
-            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.4) or known
+            meant = "lr" if unknown[0] == "learning_rate" else unknown[0]  # whose letters have little in common
+            near = difflib.get_close_matches(meant, known, n=1, cutoff=0.4) or known
             raise InvalidInput(f"{path} has an unknown {unknown[0]!r}.", hint=f"did you mean {', '.join(near)}?")
         if missing:
             raise InvalidInput(f"{path} has no {', '.join(missing)}.", hint=f"it may have {', '.join(known)}")
