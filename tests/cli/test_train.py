@@ -288,6 +288,19 @@ def test_a_run_that_was_killed_while_it_was_set_up_is_resumed(noisette: Command,
     assert noisette("show", run, "--json").json["paid"] == 2
 
 
+def test_commands_in_hints_can_be_pasted(noisette: Command, tmp_path: Path) -> None:
+    runs = tmp_path / "my runs"
+    assert noisette("train", "--noise", "Gaussian(scale=90.0)", "--steps", "1", "--runs", runs).code == 0
+    run = runs / "digits-0001"
+    noisette("resume", run).assert_refused("are spent already", f"noisette show '{run}'")
+    (run / "guarantee.json").unlink()
+    noisette("show", run).assert_refused("has no result yet", f"noisette resume '{run}'")
+    noisette("report", run).assert_refused("is not finished", f"noisette resume '{run}', then")
+    settings = json.loads((run / "settings.json").read_text()) | {"shape": None, "classes": None}
+    (run / "settings.json").write_text(json.dumps(settings))
+    noisette("show", run).assert_refused("is not set up yet", f"noisette resume '{run}', or")
+
+
 def test_stamps_that_are_no_names_are_no_guarantee(noisette: Command, tmp_path: Path) -> None:
     """It ended in a traceback once."""
     for stamps in (3, "text", [3], None):

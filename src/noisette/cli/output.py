@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,7 +55,7 @@ def refuse_search(folder: Path) -> None:
     if (folder / "search.json").exists():
         raise InvalidInput(
             f"{folder} is the folder of a search, and not of a run.",
-            hint=f"give that of the run that it has chosen: noisette resume {folder} tells its name",
+            hint=f"give that of the run that it has chosen: noisette resume {quote(str(folder))} tells its name",
         )
     if (folder / "PRIVATE.txt").exists():
         raise InvalidInput(

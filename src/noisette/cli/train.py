@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -90,7 +91,7 @@ def train_command(
             )  # fmt: skip
         if opened.complete:  # torchrun has started again what was done already
             opened.close()
-            log.print(f"{opened.folder} is complete; see noisette show {opened.folder}")
+            log.print(f"{opened.folder} is complete; see noisette show {quote(str(opened.folder))}")
             return
         _work(opened, loggers, as_json)
 
@@ -179,7 +180,7 @@ def _paid_since(run: Path, promise: dict[str, Any], shared: str | None) -> dict[
     if paid == promise.get("paid"):
         return {}
     tell_cut(record, path)
-    go_on = f"if no process is at it any more, go on with noisette resume {run}"
+    go_on = f"if no process is at it any more, go on with noisette resume {quote(str(run))}"
     log.print(f"the run is not finished, and its ledger has paid for {paid} steps: {go_on}")
     told = record.guarantee(promise["delta"]).stamped(*promise.get("stamps", ())).to_dict() | {"paid": paid}
     if shared is not None and Path(shared).exists():
@@ -207,7 +208,7 @@ def _no_result(run: Path) -> InvalidInput:
     paid = sum(mechanism.steps for mechanism in record.mechanisms())
     return InvalidInput(
         f"the run in {run} has no result yet, and has paid for {paid} steps.",
-        hint=f"go on with noisette resume {run}",
+        hint=f"go on with noisette resume {quote(str(run))}",
     )
 
 
@@ -248,7 +249,7 @@ def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json:
     except (KeyboardInterrupt, ProcessLost) as reason:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all processes when it has lost one: not midway
         opened.save()
-        log.print(f"stopped; go on with: noisette resume {opened.folder}")
+        log.print(f"stopped; go on with: noisette resume {quote(str(opened.folder))}")
         if isinstance(reason, ProcessLost):
             raise
         raise typer.Exit(1) from None
@@ -263,7 +264,9 @@ def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json:
 
 def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) -> None:
     if last is None:
-        raise InvalidInput("all steps of this run are spent already.", hint=f"see noisette show {opened.folder}")
+        raise InvalidInput(
+            "all steps of this run are spent already.", hint=f"see noisette show {quote(str(opened.folder))}"
+        )
     picture = plotted(opened.folder)
     promise = opened.promise
     value = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,7 +86,7 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
         with log.status("searching; how long it takes is private, as is the number of runs"):
             found = work()
     except (KeyboardInterrupt, ProcessLost) as reason:
-        log.print(f"stopped; go on with: noisette resume {folder}")
+        log.print(f"stopped; go on with: noisette resume {quote(str(folder))}")
         if isinstance(reason, ProcessLost):
             raise
         raise typer.Exit(1) from None

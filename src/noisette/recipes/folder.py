@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from torch import nn
 
@@ -141,7 +142,8 @@ def reopen(
         settings = replace(settings, data_root=str(data_root))
     if settings.search == "winner":
         raise InvalidInput(
-            f"the run in {folder} was chosen by a search, and is complete.", hint=f"see noisette show {folder}"
+            f"the run in {folder} was chosen by a search, and is complete.",
+            hint=f"see noisette show {quote(str(folder))}",
         )
     if processes.first:
         if settings.ready:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from pathlib import Path
+from shlex import quote
 
 from noisette import files
 from noisette.errors import InvalidInput
@@ -45,7 +46,7 @@ def begun(root: Path, recipe: Recipe) -> Path | None:
         if again:
             raise InvalidInput(
                 f"the recipe is another one than when {folder} was started.",
-                hint=f"go on with noisette resume {folder}, or start torchrun anew",
+                hint=f"go on with noisette resume {quote(str(folder))}, or start torchrun anew",
             )
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from shlex import quote
 from typing import Any, Self
 
 from noisette import files
@@ -73,7 +74,8 @@ class Settings:
         if self.shape is None or self.classes is None:
             raise InvalidInput(
                 f"the run in {folder} is not set up yet, so nothing was spent.",
-                hint=f"if no process is at it any more, go on with noisette resume {folder}, or delete the folder",
+                hint=f"if no process is at it any more, go on with noisette resume {quote(str(folder))}, "
+                "or delete the folder",
             )
         return self.shape, self.classes
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any, Self
 
 from noisette import data as datasets
@@ -99,7 +100,7 @@ class Run:
             raise Unfinished(
                 f"the run in {folder} is not finished: it has paid for {sum(one.steps for one in book.mechanisms())} "
                 "steps so far.",
-                hint=f"go on with noisette resume {folder}, then report it",
+                hint=f"go on with noisette resume {quote(str(folder))}, then report it",
             )
         mechanism, search = _trained(book, folder)
         promise = _promise(folder, book, recipe.delta, settings)
@@ -191,8 +192,8 @@ def _promise(folder: Path, book: Record, delta: float, settings: Settings) -> Gu
     if written.get("mechanism_hash") != promise.mechanism_hash or written.get("delta") != delta or not same:
         raise MechanismMismatch(
             f"{path} promises something else than the ledger beside it has paid for.",
-            hint=f"restore it, or use the noisette that wrote it; noisette account --ledger {folder / 'ledger.jsonl'} "
-            "tells what was spent",
+            hint="restore it, or use the noisette that wrote it; "
+            f"noisette account --ledger {quote(str(folder / 'ledger.jsonl'))} tells what was spent",
         )
     return promise.stamped(*stamps, *["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
 
