@@ -13,7 +13,7 @@ from markdown import table
 from series import FULL, SERIES
 from trajectory import at as after
 
-SHOWN = (195, 975, 1950, 4875, 9750, 19531)
+SHOWN = (195, 975, 1950, 4680, 9360, 19531)
 LEVELS = (50.0, 52.0, 54.0, 56.0)
 BUDGETS = (1.5, 2.5, 3.5, 4.5, 5.5, 7.5, 9.5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from noisette import files
 from noisette.meaning import CAUTIONS, found, rounded_up
+from noisette.mechanism import COVERED, REAL
 from noisette.report.registry import registry
 from noisette.report.run import Run
 from noisette.report.statement import Statement
@@ -40,6 +42,30 @@ def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
     assert value["epsilon"] == run.promise.epsilon == files.record(folder / "guarantee.json")["epsilon"]
     assert (value["stamps"], len(value["meaning"])) == ([], 4)
     assert value["statement"]["about"]["Access"] == "not stated"
+
+
+def test_low_bits_are_unprotected_where_the_arithmetic_is_not_covered(tmp_path: Path) -> None:
+    """And where it is, the statement does not take back what it has promised."""
+    run = Run.read(finished(tmp_path))
+    told = {
+        arithmetic: "low bits" in " ".join(Statement(_with(run, arithmetic=arithmetic)).unprotected)
+        for arithmetic in (COVERED, REAL)
+    }
+    assert told == {COVERED: False, REAL: True}
+    assert run.promise.arithmetic == COVERED
+
+
+def test_no_batch_is_said_to_be_larger_than_the_data(tmp_path: Path) -> None:
+    run = Run.read(finished(tmp_path))
+    assert run.examples is not None
+    facts = dict(Statement(replace(run, recipe=run.recipe.changed(batch=8192))).section("training").facts)
+    assert facts["Expected batch"].startswith(f"{run.examples}, ")
+    facts = dict(Statement(run).section("training").facts)
+    assert facts["Expected batch"].startswith(f"{run.recipe.batch}, ")
+
+
+def _with(run: Run, **changes: Any) -> Run:
+    return replace(run, promise=replace(run.promise, **changes))
 
 
 def test_numbers_are_those_of_the_whole_curve(tmp_path: Path) -> None:

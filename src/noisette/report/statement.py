@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noisette.meaning import ALARMS, cautions, chance, percent, rounded_up, sentences
+from noisette.mechanism import COVERED
 from noisette.recipes.recipe import WORDS
 from noisette.report.run import Run
 
@@ -21,12 +22,15 @@ UNPROTECTED = (
     "The number of training examples, the number of classes and the names of the labels.",
     "The architecture, the settings of the training, and how they were chosen.",
     "The test examples, on which the model is measured without noise.",
-    "How long the training took, how much memory it used, and the low bits of numbers: timing and floating-point "
-    "attacks are outside of the promise.",
+    "How long the training took and how much memory it used: whoever can measure that is outside of the promise.",
 )
 """What the promise does not cover, whatever the run."""
 
 
+_BITS = (
+    "The low bits of what was released: the epsilon is for real numbers, and attacks on floating-point arithmetic are "
+    "outside of the promise."
+)
 _SEVERAL = "People with several examples: the promise is for one example, and weakens with every further one."
 _GROUPS = (
     "Groups: the promise is for one person, and weakens with every further one who is looked for together with them."
@@ -55,7 +59,8 @@ class Statement:
         self.cautions = cautions(promise.stamps)
         self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage, person=run.person)
         self.tests = tuple((f"{alarms:.0%}", percent(run.found(alarms))) for alarms in ALARMS)
-        self.unprotected = (*UNPROTECTED, _GROUPS if run.person else _SEVERAL)
+        bits = () if promise.arithmetic == COVERED else (_BITS,)
+        self.unprotected = (*UNPROTECTED, *bits, _GROUPS if run.person else _SEVERAL)
         self.sections = (
             Section("about", "The model", self._about()),
             Section("promise", "The promise", self._promise()),
@@ -130,6 +135,7 @@ class Statement:
 
     def _training(self) -> tuple[Fact, ...]:
         recipe, mechanism, most = self.run.recipe, self.run.mechanism, self.run.mechanism.sampling.most
+        batch = min(recipe.batch, self.run.examples or recipe.batch)  # of fewer examples, all of them
         after = [f"denoiser {recipe.denoiser}"] if recipe.denoiser != "Identity()" else []
         after += [f"moving average of the weights, factor {recipe.averaging:g}"] if recipe.averaging else []
         features = (("Features", f"{recipe.features}, fixed without private data"),) if recipe.features else ()
@@ -139,7 +145,7 @@ class Statement:
                 f"Poisson: every {'person' if self.run.person else 'example'} enters every step by an own draw",
             ),
             *(() if most is None else (("Largest batch", f"{most:,}; what the cut costs is in delta"),)),
-            ("Expected batch", f"{recipe.batch:,}, a rate of {mechanism.rate:.6g}"),
+            ("Expected batch", f"{batch:,}, a rate of {mechanism.rate:.6g}"),
             ("Steps", f"{mechanism.steps:,}"),
             ("Encoder", repr(mechanism.encoder)),
             ("Noise", f"{mechanism.noise!r} on the sum of a step"),
