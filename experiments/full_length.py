@@ -102,7 +102,8 @@ the training examples and judged on the others at the last step, one run each. A
 its best: the best constant rate falls as one over the root of the number of steps, and there are four times as many.
 One run was made before with the best for a quarter itself, 80 for Student-t noise: it stood at 50.4% after 4,680 steps,
 rose to 51.1%, and fell to 47.7% at the end. That was seen on test pictures; the rule is the textbook's, and nothing of
-it was fitted to them. Then come the headline runs of the three series, other noise levels and two more seeds of the headline.
+it was fitted to them. Then come the headline runs of the three series, other noise levels and two more seeds of the
+headline.
 
 {tables.tried()}{tables.found()}{tables.bought()}{tables.compared()}
 {picture("full_length", "CIFAR-10 at full length: ours beside the paper's curves, in four plots")}
