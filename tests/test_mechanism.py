@@ -187,6 +187,13 @@ def test_runs() -> None:
     assert len({hash_of((first, second)), hash_of((second, first)), hash_of((first, first)), first.hash}) == 4
 
 
+@pytest.mark.parametrize("epsilon", [0.99950133, 2.9990001, 1.23412, 54.051, 1e-7, 3.0, float("inf")])
+def test_no_smaller_epsilon_is_shown_than_there_is(epsilon: float) -> None:
+    shown = str(Guarantee(epsilon, 1e-5, "pld", "bound", PAPER.hash, "one profile")).split()[2]
+    assert float(shown) >= epsilon
+    assert float(shown) <= epsilon * 1.001
+
+
 def test_guarantee() -> None:
     bound = Guarantee(1.23456, 1e-5, "pld", "bound", PAPER.hash, "one profile")
     assert str(bound) == "epsilon = 1.235 at delta = 1e-05"

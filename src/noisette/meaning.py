@@ -82,11 +82,11 @@ def percent(share: float) -> str:
 def rounded_up(value: float, digits: int = 4) -> str:
     """An upper bound with so many digits that count, rounded up.
 
-    >>> rounded_up(2.99912), rounded_up(0.5), rounded_up(0.0)
-    ('3.000', '0.5000', '0')
+    >>> rounded_up(2.99912), rounded_up(0.5), rounded_up(0.0), rounded_up(math.inf)
+    ('3.000', '0.5000', '0', 'inf')
     """
-    if value <= 0:
-        return "0"
+    if value <= 0 or not math.isfinite(value):
+        return "0" if value <= 0 else f"{value}"
     places = digits - 1 - math.floor(math.log10(value))
     # the last bits of a product are no reason to go up by one
     up = math.ceil(value * 10.0**places * (1 - 1e-12)) / 10.0**places

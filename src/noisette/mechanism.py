@@ -11,7 +11,7 @@ from typing import Any, Self
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.grid import Grid
-from noisette.meaning import advantage, cautions, found, sentences
+from noisette.meaning import advantage, cautions, found, rounded_up, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import Spec, canonical, parse, what, whole
@@ -235,7 +235,7 @@ class Guarantee:
     "reproducible", whose noise comes from a seed; "unsafe", beside which private values were shown.
 
     >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
-    epsilon = 1 at delta = 1e-05 (reproducible: not for release)
+    epsilon = 1.000 at delta = 1e-05 (reproducible: not for release)
     """
 
     epsilon: float
@@ -294,7 +294,7 @@ class Guarantee:
         return asdict(self) | {"stamps": list(self.stamps)}
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}{self.qualification}"
+        return f"epsilon = {rounded_up(self.epsilon)} at delta = {self.delta:g}{self.qualification}"
 
 
 def _quote(text: str) -> str:

@@ -96,7 +96,7 @@ def private_means(
     >>> mechanism = plan_means(1, epsilon=1.0, delta=1e-5, noises=[Laplace()])
     >>> means = private_means(ages, torch.tensor([0.0]), torch.tensor([120.0]), mechanism)
     >>> print(means.guarantee(1e-5))
-    epsilon = 0.9996 at delta = 1e-05
+    epsilon = 0.9997 at delta = 1e-05
     >>> bool((means.values - 46.67).abs() < 1)
     True
     """

@@ -158,6 +158,7 @@ def _tell(
 ) -> None:
     """A guarantee; of a search with the epsilon that one of its runs would have, were it the only one."""
     from noisette.account import guarantee
+    from noisette.meaning import rounded_up
     from noisette.search import pieces_of
 
     value = _guarantee_json(result, mechanisms) | (more or {})
@@ -168,7 +169,9 @@ def _tell(
     def human() -> None:
         _show_guarantee(result, mechanisms)
         if trials is not None:
-            show.print(f"for the best of {trials.mean:g} runs on average; one run alone: {value['epsilon_of_one']:.4g}")
+            show.print(
+                f"for the best of {trials.mean:g} runs on average; one run alone: {rounded_up(value['epsilon_of_one'])}"
+            )
 
     emit(as_json, value, human)
 

@@ -106,13 +106,14 @@ def _show(found: Audit, plot: Path | None, verbose: bool) -> None:
 
 
 def _show_one_run(found: OneRun) -> None:
+    from noisette.meaning import rounded_up
     from noisette.mechanism import STAMPS
 
     _show_verdict(found.verdict, found.refuted)
     for size, right in zip(found.guesses, found.right, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
     said = f" ({'; '.join(STAMPS[name] for name in found.stamps)})" if found.stamps else ""
-    show.print(f"claimed: epsilon at most {found.claimed:.4g} at delta = {found.delta:g}{said}")
+    show.print(f"claimed: epsilon at most {rounded_up(found.claimed)} at delta = {found.delta:g}{said}")
     show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
     show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
     show.print("one run shows gross errors only: a low bound is not evidence of more privacy than claimed")

@@ -293,7 +293,9 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
 
 
 def _note(point: Point) -> str:
-    parts = [f"{point.label} {point.epsilon:.2f}"]
+    from noisette.meaning import rounded_up
+
+    parts = [f"{point.label} {rounded_up(point.epsilon, 3)}"]
     if (found := point.measured) is not None:
         parts.append(f"test {found.name} {found.text}")
     if point.train_loss is not None:

@@ -96,6 +96,7 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
 
 
 def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
+    from noisette.meaning import rounded_up
     from noisette.recipes import points
 
     promise, last = found.promise, None
@@ -131,7 +132,7 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
         show.print(
             f"this is the price of the whole search, {found.trials.mean:g} runs on average ({found.trials.name}); "
-            f"one run alone: {found.epsilon_of_one:.4g}"
+            f"one run alone: {rounded_up(found.epsilon_of_one)}"
         )
         if found.winner is not None:
             show.print(f"{found.winner} holds the model and its ledger")

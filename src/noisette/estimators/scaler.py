@@ -36,7 +36,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     >>> x = np.random.default_rng(0).normal(170.0, 10.0, size=(5000, 1))
     >>> scaler = PrivateStandardScaler(epsilon=1.0, bounds=(100, 250)).fit(x)
     >>> print(scaler.guarantee_)
-    epsilon = 0.9997 at delta = 1e-05
+    epsilon = 0.9998 at delta = 1e-05
     >>> type(scaler.mechanism_.noise).__name__, bool(abs(scaler.mean_[0] - 170) < 2)
     ('Laplace', True)
     """
