@@ -52,7 +52,7 @@ def test_every_command_knows_numbers(noisette: Command, tmp_path: Path) -> None:
 def mine(tmp_path: Path) -> str:
     """A recipe for numbers, and its table."""
     table(tmp_path / "t.csv")
-    recipe = NUMBERS.changed(data="csv:t.csv:y:0.2", steps=4, epsilon=3.0)
+    recipe = NUMBERS.changed(data="csv:t.csv:y:0.2", target_bounds=(LOW, HIGH), steps=4, epsilon=3.0)
     (tmp_path / "mine.toml").write_text(recipe.to_toml())
     return "mine.toml"
 
@@ -60,6 +60,19 @@ def mine(tmp_path: Path) -> str:
 def test_audit_with_numbers(noisette: Command, tmp_path: Path) -> None:
     told = noisette("audit", "--one-run", mine(tmp_path), "--canaries", "20", "--seed", "1", "--json").json
     assert (told["canaries"], told["verdict"]) == (20, "consistent with the claim")
+
+
+def test_other_data_comes_with_bounds_of_its_own(noisette: Command, tmp_path: Path) -> None:
+    recipe = mine(tmp_path)
+    table(tmp_path / "other.csv")
+    tune = ("--epsilon", "6", "--trials", "2", "--try", "lr=1,4", "--seed", "3")
+    for command in (TRAIN, ("train", recipe, "--data", "csv:other.csv:y"), ("tune", *TRAIN[1:4], *tune)):
+        noisette(*command).assert_refused("are those of its own data", "--target-bounds LOW,HIGH")
+    assert not (tmp_path / "runs").exists(), "nothing was spent"
+    noisette("tune", *TRAIN[1:4], *BOUNDS, *tune, "--held-out", "2").assert_refused("held_out is")
+    noisette(*TRAIN, "--task", "classification").assert_refused("and nothing else takes them")
+    assert noisette("train", recipe, "--seed", "1").code == 0
+    assert noisette("train", recipe, "--data", "csv:t.csv:y:0.2", "--seed", "1").code == 0, "which is its own"
 
 
 @pytest.mark.slow

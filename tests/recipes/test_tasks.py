@@ -80,7 +80,8 @@ def test_numbers_are_brought_from_public_bounds_and_cut_where_they_are_private(t
 def test_a_number_is_learnt_and_told_in_its_own_units(tmp_path: Path) -> None:
     """Measured: 0.82 to 0.86 over ten seeds; that of the mean alone is 15."""
     features, numbers = table(tmp_path / "t.csv", rows=1500)
-    opened = start(tmp_path / "runs", NUMBERS.changed(data=f"csv:{tmp_path / 't.csv'}:y:0.2", epsilon=3.0), seed=0)
+    recipe = NUMBERS.changed(data=f"csv:{tmp_path / 't.csv'}:y:0.2", target_bounds=(LOW, HIGH), epsilon=3.0)
+    opened = start(tmp_path / "runs", recipe, seed=0)
     points = [point for point in opened.points() if point is not None]
     opened.close()
     assert points[-1].accuracy is None
@@ -116,3 +117,6 @@ def test_wrong_recipes_are_refused() -> None:
     ):
         with refused(match=text):
             tabular.changed(**changes)
+    with refused(match="'regression' are those of its own data"):
+        NUMBERS.changed(data="csv:t.csv:y")
+    assert NUMBERS.changed(data=NUMBERS.data, lr=1.0).target_bounds == (LOW, HIGH)

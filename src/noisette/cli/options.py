@@ -24,9 +24,11 @@ __all__ = [
     "NoiseOption",
     "PerUnitOption",
     "RateOption",
+    "TargetBoundsOption",
     "TrialsOption",
     "UnitOption",
     "mechanism",
+    "range_given",
     "trials_given",
 ]
 
@@ -50,6 +52,14 @@ UnitOption = Annotated[
     str | None, typer.Option("--unit", help="Column of a table that says whose row it is: protects people, not rows.")
 ]
 PerUnitOption = Annotated[int | None, typer.Option("--per-unit", help="Rows of a person that are averaged at a time.")]
+TargetBoundsOption = Annotated[
+    str | None, typer.Option("--target-bounds", help="LOW,HIGH of a number to predict: public, known beforehand.")
+]
+
+
+def range_given(text: str | None) -> tuple[float, ...] | None:
+    """The numbers in a text like ``0,120``, None without one; a recipe says whether they are a range."""
+    return None if text is None else tuple(map(parse_number, text.split(",")))
 
 
 def trials_given(trials: int | None, law: str) -> Trials | None:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from noisette.cli.loggers import Logger, LoggerOption, loggers_of
-from noisette.cli.options import PerUnitOption, UnitOption
+from noisette.cli.options import PerUnitOption, TargetBoundsOption, UnitOption, range_given
 from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, refuse_search, show, tell_all_taken, tell_cut
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
@@ -54,9 +54,7 @@ def train_command(
     unit: UnitOption = None,
     per_unit: PerUnitOption = None,
     task: Annotated[str | None, typer.Option(help="classification, or regression for a number.")] = None,
-    target_bounds: Annotated[
-        str | None, typer.Option(help="LOW,HIGH of a number to predict: public, known beforehand.")
-    ] = None,
+    target_bounds: TargetBoundsOption = None,
     chunk: Annotated[int | None, typer.Option(help="Examples whose gradients are in memory at a time.")] = None,
     evaluations: Annotated[int | None, typer.Option(help="How often to evaluate on test data.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes a run that can be repeated and must not be released.")] = None,
@@ -79,7 +77,7 @@ def train_command(
     chosen = chosen.changed(
         epsilon=epsilon, delta=delta, noise=noise, encoder=encoder, denoiser=denoiser, steps=steps, batch=batch, lr=lr,
         momentum=momentum, optimizer=optimizer, schedule=schedule, averaging=averaging, model=model, data=data,
-        unit=unit, per_unit=per_unit, task=task, target_bounds=target_bounds and _range(target_bounds), chunk=chunk,
+        unit=unit, per_unit=per_unit, task=task, target_bounds=range_given(target_bounds), chunk=chunk,
         evaluations=evaluations, model_options=options if model is None or model_option else {},
     )  # fmt: skip
     loggers = loggers_of(logger)
@@ -301,13 +299,6 @@ def _note(point: Point) -> str:
     if point.train_loss is not None:
         parts.append(f"UNSAFE train loss {point.train_loss:.3f}")
     return ", ".join(parts)
-
-
-def _range(text: str) -> tuple[float, ...]:
-    """The numbers in a text like ``0,120``; a recipe says whether they are a range."""
-    from noisette.spec import parse_number
-
-    return tuple(map(parse_number, text.split(",")))
 
 
 def _option(text: str) -> tuple[str, Any]:

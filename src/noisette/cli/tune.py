@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from noisette.cli.options import LawOption, PerUnitOption, UnitOption
+from noisette.cli.options import LawOption, PerUnitOption, TargetBoundsOption, UnitOption, range_given
 from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, show
 from noisette.errors import InvalidInput, ProcessLost
 
@@ -41,6 +41,7 @@ def tune_command(
     data: Annotated[str | None, typer.Option(help="Data set: a name, csv:PATH:TARGET or folder:PATH.")] = None,
     unit: UnitOption = None,
     per_unit: PerUnitOption = None,
+    target_bounds: TargetBoundsOption = None,
     jobs: JobsOption = 1,
     ray: RayOption = None,
     seed: Annotated[int | None, typer.Option(help="Makes a search that must not be released.")] = None,
@@ -68,7 +69,9 @@ def tune_command(
     if len(grid) < len(tries):
         raise InvalidInput("a setting is tried twice.", hint="give all its values in one --try")
     several = trials_of(law, trials)
-    chosen = Recipe.load(recipe).changed(data=data, unit=unit, per_unit=per_unit)
+    chosen = Recipe.load(recipe).changed(
+        data=data, unit=unit, per_unit=per_unit, target_bounds=range_given(target_bounds)
+    )
 
     with log.status("loading data and planning the noise") as status:
         folder = begin(

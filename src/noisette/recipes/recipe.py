@@ -200,12 +200,20 @@ class Recipe:
     def changed(self, **overrides: Any) -> Self:
         """A copy with fields overridden; what is given explicitly pushes out what the recipe had of the third kind.
 
+        Other data of a recipe that learns numbers comes with `target_bounds` of its own.
+
         >>> Recipe.load("digits").changed(noise="Gaussian(scale=2.0)", steps=10).epsilon is None
         True
         """
         explicit = {key: value for key, value in overrides.items() if value is not None}
         planned = between(self.budgets, explicit["epsilon"]) if self.budgets and "epsilon" in explicit else {}
         table = asdict(self) | planned | explicit
+        moved = table["data"] != self.data and self.target_bounds is not None
+        if moved and table["task"] == "regression" and "target_bounds" not in explicit:
+            raise InvalidInput(  # the bounds would fit by chance alone, and what lies outside is cut off unseen
+                f"the target bounds of {self.name!r} are those of its own data, not of other data.",
+                hint="give --target-bounds LOW,HIGH of the number in your data: public, and not read off the table",
+            )
         scaled = parse(table["noise"], Noise).scale is not None
         given = {key for key in ("steps", "epsilon") if overrides.get(key) is not None}
         if scaled and table["steps"] is not None and table["epsilon"] is not None and given != {"steps", "epsilon"}:
