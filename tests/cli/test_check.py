@@ -53,6 +53,12 @@ def test_a_model_that_is_refused(nets: str, noisette: Command) -> None:
     assert "noisette.fix(model)" in noisette("check", f"{nets}:mixed").out
 
 
+def test_a_name_that_the_module_does_not_have(nets: str, noisette: Command) -> None:
+    noisette("check", f"{nets}:Nope").assert_refused(f"{nets} has no 'Nope'", f"{nets}.py")
+    noisette("check", f"{nets}:mixd").assert_refused(f"{nets} has no 'mixd'", "did you mean mixed?")
+    noisette("check", "none_of_that:Net").assert_refused("cannot be imported (ModuleNotFoundError)", "PYTHONPATH")
+
+
 @pytest.mark.parametrize("name", ["nets", "nets:none", "none_of_that:Net", ":", "{}:broken", "{}:data"])
 def test_what_is_no_model(name: str, nets: str, noisette: Command) -> None:
     found = noisette("check", name.format(nets))

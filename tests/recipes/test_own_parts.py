@@ -85,7 +85,8 @@ def test_a_model_of_ones_own_is_trained_and_loaded(tmp_path: Path, monkeypatch: 
     assert plain.keys() == model.state_dict().keys()
     assert all(torch.equal(plain[name], value) for name, value in model.state_dict().items())
     for name, text in (
-        ("mynets:Missing", "cannot be imported"),
+        ("mynets:Missing", r"mynets has no 'Missing'.*\n\nhint: it was looked for in .*mynets\.py"),
+        ("mynets:Nett", r"mynets has no 'Nett'.*\n\nhint: did you mean Net\?"),
         ("nowhere_at_all:Net", "cannot be imported"),
         (":Net", "is no import path"),
         ("mynets:number", "makes no model"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 from noisette.errors import InvalidInput, NoisetteError
 
 __all__ = ["imported"]
+
+_NOTHING = object()
 
 
 def imported(path: str) -> Any:
@@ -26,7 +29,8 @@ def imported(path: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a console script has its own folder there
     try:
-        return getattr(importlib.import_module(module), name)
+        there = importlib.import_module(module)
+        found = getattr(there, name, _NOTHING)
     except NoisetteError:
         raise
     except Exception as error:  # noqa: BLE001 - code of others fails in ways of its own
@@ -34,3 +38,10 @@ def imported(path: str) -> Any:
             f"{path} cannot be imported ({type(error).__name__}).",
             hint="is it in this folder, installed, or on PYTHONPATH? Write my_package.nets:Net",
         ) from None
+    if found is _NOTHING:
+        near = difflib.get_close_matches(name, vars(there), n=1)
+        meant = f"did you mean {near[0]}? It" if near else "it"
+        raise InvalidInput(  # with its file, since another module of that name may have been found first
+            f"{module} has no {name!r}.", hint=f"{meant} was looked for in {getattr(there, '__file__', None) or module}"
+        )
+    return found
