@@ -49,8 +49,14 @@ def test_no_row_has_a_say_in_the_scale_of_another() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ("age = [0, 120]\n", "'dose' has no bounds"),
-        ("age = [0, 120]\ndose = [0, 1]\nheight = [0, 3]\n", "'height', which is not a column"),
+        (
+            "age = [0, 120]\n",
+            r"in .*t\.bounds\.toml, column 'dose' has no bounds\.\n\nhint: write a line dose = \[LOW, HIGH\] into it",
+        ),
+        (
+            "age = [0, 120]\ndose = [0, 1]\nheight = [0, 3]\n",
+            r"in .*t\.bounds\.toml, .* 'height', which is not a column\.\n\nhint: take the line of 'height' out of it",
+        ),
         ("age = [0, 120]\ndose = [1, 1]\n", "'dose' are not a range"),
         ("age = [0, 120, 5]\ndose = [0, 1]\n", "'age' are not a range"),
         ("age = [0, nan]\ndose = [0, 1]\n", "bound of 'age'"),
@@ -63,6 +69,23 @@ def test_wrong_bounds_are_named(tmp_path: Path, bounds: str, message: str) -> No
     path = table(tmp_path, bounds)
     with refused(match=message):
         load(f"csv:{path}:kind")
+
+
+@pytest.mark.parametrize("name", ["mean radius", "größe", "a.b", 'say "x"'])
+def test_the_line_that_is_asked_for_is_toml(tmp_path: Path, name: str) -> None:
+    path, quoted = tmp_path / "t.csv", name.replace('"', '""')
+    path.write_text(f'"{quoted}",kind\n1,a\n2,b\n')
+    path.with_suffix(".bounds.toml").write_text("")
+    with refused(match="has no bounds") as error:
+        load(f"csv:{path}:kind")
+    line = error.value.hint.removeprefix("write a line ").partition(" into it")[0]
+    path.with_suffix(".bounds.toml").write_text(line.replace("LOW, HIGH", "0, 2"), encoding="utf-8")
+    assert load(f"csv:{path}:kind").train_inputs.tolist() == [[0], [1]]
+
+
+def test_bounds_that_were_given_by_hand_are_in_no_file(tmp_path: Path) -> None:
+    with refused(match=r"^column 'dose' has no bounds\.\n\nhint: give bounds for every column"):
+        Dataset.from_csv(table(tmp_path, None), "kind", bounds={"age": (0.0, 1.0)})
 
 
 def test_a_table_without_such_a_file_has_no_bounds(tmp_path: Path) -> None:

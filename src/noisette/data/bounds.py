@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +22,14 @@ Bounds = Mapping[str, tuple[float, float]]
 """The least and the largest value of every column by name."""
 
 
+class _Read(dict[str, tuple[float, float]]):
+    """Bounds that were read from `file`, so that errors about them can name it."""
+
+    def __init__(self, found: Bounds, file: Path) -> None:
+        super().__init__(found)
+        self.file = file
+
+
 def beside(path: Path) -> Bounds | None:
     """The bounds in ``NAME.bounds.toml`` beside the table ``NAME.csv``, None where there is no such file.
 
@@ -33,7 +43,7 @@ def beside(path: Path) -> Bounds | None:
         return None
     found = files.table(file)
     with files.naming(file):
-        return {name: pair(name, value) for name, value in found.items()}
+        return _Read({name: pair(name, value) for name, value in found.items()}, file)
 
 
 def pair(name: str, value: object) -> tuple[float, float]:
@@ -57,12 +67,19 @@ def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) 
     missing = [name for name in names if name not in bounds]
     if missing or len(bounds) > len(names):
         name = missing[0] if missing else next(name for name in bounds if name not in names)
-        raise InvalidInput(
-            f"column {name!r} has no bounds." if missing else f"there are bounds for {name!r}, which is not a column.",
-            hint="give bounds for every column but the label, and for no other",
-        )
+        fault = f"column {name!r} has no bounds" if missing else f"there are bounds for {name!r}, which is not a column"
+        hint = "give bounds for every column but the label, and for no other"
+        if not isinstance(bounds, _Read):
+            raise InvalidInput(f"{fault}.", hint=hint)
+        line = f"write a line {_key(name)} = [LOW, HIGH] into it" if missing else f"take the line of {name!r} out of it"
+        raise InvalidInput(f"in {bounds.file}, {fault}.", hint=f"{line}: {hint}")
     lower, upper = np.array([pair(name, bounds[name]) for name in names]).T
     return np.clip(centred(rows, lower, upper), -1.0, 1.0)
+
+
+def _key(name: str) -> str:
+    """`name` as TOML writes it before an equals sign."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def centred(
