@@ -119,6 +119,14 @@ def test_a_missing_table_and_a_near_miss_get_hints(tmp_path: Path) -> None:
         Dataset.from_csv(table(tmp_path, "age,income\n1,2\n"), "incom")
 
 
+@pytest.mark.parametrize(("unit", "hint"), [("nope", "--unit names a column of the table"), ("patent", "patient")])
+def test_a_unit_that_is_no_column(tmp_path: Path, unit: str, hint: str) -> None:
+    path = table(tmp_path, "patient,dose,smoker,y\np,1,0,a\nq,2,1,b\n")
+    with refused(InvalidInput, match=f"no column '{unit}'.*\n\nhint: .*{hint}") as error:
+        Dataset.from_csv(path, "y", unit=unit)
+    assert not any(name in str(error.value) for name in ("dose", "smoker"))
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [

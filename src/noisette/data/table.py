@@ -121,14 +121,14 @@ def _target_column(header: list[str], file: str, target: str) -> int:
             f"columns {twice[0][0]} and {twice[0][1]} of {file} have the same name.",
             hint="give every column its own name",
         )
-    _check_there(header, file, target)
+    _check_there(header, file, target, "name a column as the first line of the file does")
     if len(header) == 1:
         raise InvalidInput(f"{file} has the target column alone.", hint="add columns of numbers to predict it from")
     return header.index(target)
 
 
 def _unit_column(header: list[str], file: str, target: str, unit: str) -> int:
-    _check_there(header, file, unit)
+    _check_there(header, file, unit, "--unit names a column of the table, as the first line of the file does")
     if unit == target or len(header) == 2:
         raise InvalidInput(
             f"{file} has nothing to predict {target!r} from, where {unit!r} says whose row it is.",
@@ -137,11 +137,11 @@ def _unit_column(header: list[str], file: str, target: str, unit: str) -> int:
     return header.index(unit)
 
 
-def _check_there(header: list[str], file: str, name: str) -> None:
+def _check_there(header: list[str], file: str, name: str, otherwise: str) -> None:
     if name not in header:
         _check_names(header, file)
         near = difflib.get_close_matches(name, header, n=3)  # no others: without a header they are somebody's values
-        hint = f"did you mean {', '.join(near)}?" if near else "name a column as the first line of the file does"
+        hint = f"did you mean {', '.join(near)}?" if near else otherwise
         raise InvalidInput(f"{file} has no column {name!r}.", hint=hint)
 
 
