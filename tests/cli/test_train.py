@@ -253,6 +253,18 @@ def test_own_data_in_a_table(noisette: Command, tmp_path: Path) -> None:
     assert noisette(*SHORT[:-2], *options, "--json").json["accuracy"] is not None
 
 
+def test_a_table_without_bounds_is_said(noisette: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,answer\n" + "".join(f"{i / 100},{i % 2}\n" for i in range(100)))
+    options = (*SHORT[:-2], "--data", "csv:t.csv:answer", "--model", "linear", "--batch", "20", "--json")
+    said = f"the table has no bounds, as there is no {tmp_path / 't.bounds.toml'}: its numbers are taken as they are"
+    done = noisette(*options)
+    assert done.err.count(said) == 1
+    assert done.json["accuracy"] is None, "and nothing else is on stdout"
+    (tmp_path / "t.bounds.toml").write_text("x = [0, 1]\n")
+    assert "bounds" not in noisette(*options).err
+    assert "bounds" not in noisette(*SHORT).err, "these are pictures"
+
+
 def test_a_table_without_test_rows_has_no_accuracy(noisette: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,answer\n" + "".join(f"{i / 100},{i % 2}\n" for i in range(100)))
     options = ("--data", "csv:t.csv:answer", "--model", "linear", "--batch", "20")

@@ -33,6 +33,7 @@ __all__ = [
     "table",
     "tell_all_taken",
     "tell_cut",
+    "tell_unbounded",
 ]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
@@ -82,6 +83,15 @@ def tell_all_taken(batch: int, examples: int, of: str = "example") -> None:
     if batch > examples:
         told = f"a batch of {batch} is more than the {examples} training {of}s"
         log.print(f"{told}: every step takes all of them, which is a rate of 1")
+
+
+def tell_unbounded(data: str) -> None:
+    """Say on stderr that a table has no bounds, whatever its numbers are: these are private, and have no say in it."""
+    from noisette.data import unbounded
+
+    if (file := unbounded(data)) is not None:
+        told = f"the table has no bounds, as there is no {file}"
+        log.print(f"{told}: its numbers are taken as they are, so columns should be of similar size")
 
 
 def features_on(status: Status) -> Progress:

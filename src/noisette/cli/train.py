@@ -16,7 +16,18 @@ from rich.text import Text
 
 from noisette.cli.loggers import Logger, LoggerOption, loggers_of
 from noisette.cli.options import PerUnitOption, TargetBoundsOption, UnitOption, range_given
-from noisette.cli.output import JsonFlag, emit, features_on, log, plotted, refuse_search, show, tell_all_taken, tell_cut
+from noisette.cli.output import (
+    JsonFlag,
+    emit,
+    features_on,
+    log,
+    plotted,
+    refuse_search,
+    show,
+    tell_all_taken,
+    tell_cut,
+    tell_unbounded,
+)
 from noisette.cli.tune import JobsOption, RayOption, search_on
 from noisette.errors import InvalidInput, ProcessLost
 
@@ -229,6 +240,7 @@ def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json:
     if lost := opened.private.paid - opened.private.updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
     tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
+    tell_unbounded(opened.recipe.data)
     for book in opened.cut:
         tell_cut(book, book.path)
     open_loggers = [made(opened.folder) for made in loggers] if opened.processes.first else []

@@ -2,6 +2,6 @@
 
 from noisette.data.base import Dataset
 from noisette.data.fetch import fetch
-from noisette.data.load import load, people, settled, within
+from noisette.data.load import load, people, settled, unbounded, within
 
-__all__ = ["Dataset", "fetch", "load", "people", "settled", "within"]
+__all__ = ["Dataset", "fetch", "load", "people", "settled", "unbounded", "within"]

@@ -16,7 +16,7 @@ from noisette import files
 from noisette.errors import InvalidInput
 from noisette.spec import real
 
-__all__ = ["Bounds", "beside", "centred", "pair", "scaled"]
+__all__ = ["Bounds", "beside", "centred", "file_beside", "pair", "scaled"]
 
 Bounds = Mapping[str, tuple[float, float]]
 """The least and the largest value of every column by name."""
@@ -30,6 +30,15 @@ class _Read(dict[str, tuple[float, float]]):
         self.file = file
 
 
+def file_beside(path: Path) -> Path:
+    """Where bounds of the table at `path` are looked for.
+
+    >>> file_beside(Path("cells.csv")).name
+    'cells.bounds.toml'
+    """
+    return path.with_suffix(".bounds.toml")
+
+
 def beside(path: Path) -> Bounds | None:
     """The bounds in ``NAME.bounds.toml`` beside the table ``NAME.csv``, None where there is no such file.
 
@@ -38,7 +47,7 @@ def beside(path: Path) -> Bounds | None:
     >>> beside(Path("nowhere.csv")) is None
     True
     """
-    file = path.with_suffix(".bounds.toml")
+    file = file_beside(path)
     if not os.path.exists(file):
         return None
     found = files.table(file)

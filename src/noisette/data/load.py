@@ -10,7 +10,7 @@ from noisette.data.files import data_root
 from noisette.data.sources import Source, sources
 from noisette.errors import InvalidInput
 
-__all__ = ["load", "people", "settled", "within"]
+__all__ = ["load", "people", "settled", "unbounded", "within"]
 
 
 def load(
@@ -62,6 +62,16 @@ def settled(name: str) -> str:
     """
     source, rest = _find(name)
     return f"{source.name}:{source.settled(rest)}" if source is not None and rest else name
+
+
+def unbounded(name: str) -> Path | None:
+    """The file that bounds of the table called `name` would be read from, where it is not there; else None.
+
+    >>> unbounded("csv:nowhere/cells.csv:malignant").name, unbounded("digits")
+    ('cells.bounds.toml', None)
+    """
+    source, rest = _find(name)
+    return None if source is None else source.unbounded(rest)
 
 
 def within(name: str, of: str) -> bool:

@@ -43,6 +43,10 @@ class Source(ABC):
         """A name for the people in it, the same for all that is asked of one file."""
         return self.name
 
+    def unbounded(self, rest: str) -> Path | None:  # noqa: ARG002
+        """The file that bounds of its columns would be read from, where it is not there; None where all is well."""
+        return None
+
     def settled(self, rest: str) -> str:
         """`rest` in a form that means the same from every folder: paths in it are whole."""
         return rest

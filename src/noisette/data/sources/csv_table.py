@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from noisette.data.base import Dataset
-from noisette.data.bounds import beside
+from noisette.data.bounds import beside, file_beside
 from noisette.data.sources.base import Source
 from noisette.errors import InvalidInput
 
@@ -27,6 +28,10 @@ class CsvTable(Source):
 
     def people(self, rest: str) -> str:
         return f"{self.name}:{Path(self._parts(rest)[0]).resolve()}"
+
+    def unbounded(self, rest: str) -> Path | None:
+        file = file_beside(Path(self._parts(rest)[0]))
+        return None if os.path.exists(file) else file
 
     def settled(self, rest: str) -> str:
         path = self._parts(rest)[0]
