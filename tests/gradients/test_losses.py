@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -69,6 +71,27 @@ def test_weights_in_a_function_are_seen_whichever_class_has_them(heavy: int) -> 
     model = nn.Linear(6, len(weight)).double()
     with refused(InvalidInput, match="is not the mean or the sum"):
         Gradients(model, lambda a, b: F.cross_entropy(a, b, weight=weight)).check(batch())
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("loss", [nn.MSELoss(), F.mse_loss, nn.L1Loss(reduction="sum")])
+def test_shapes_that_fit_by_chance_for_one_example_are_refused(loss: Any) -> None:
+    """Outputs (1, 3, 1) and targets (1, 3) are compared each with all, which four examples show at once."""
+    model = nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1)))
+    data = torch.randn(12, 6), torch.randn(12, 3)
+    with refused(InvalidInput, match=r"is not the mean or the sum") as caught:
+        Gradients(model, loss).check(data)
+    assert "targets.view_as(outputs)" in caught.value.hint
+
+
+def test_a_loss_that_is_written_for_one_example_passes() -> None:
+    def alone(outputs: Tensor, targets: Tensor) -> Tensor:
+        assert len(outputs) == 1
+        return (outputs - targets).square().sum()
+
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(6, 3), torch.randn(12, 6), torch.randn(12, 3)
+    torch.testing.assert_close(all_rows(Gradients(model, alone), x, y), reference(model, alone, x, y))
 
 
 def test_a_batch_of_them_points_where_torchs_own_does() -> None:

@@ -53,10 +53,13 @@ def is_shared(loss: Loss, outputs: Any, targets: Batch) -> bool:
     parts = [part for part in tensors(made) if part.requires_grad]
     ones = [slice(i, i + 1) for i in range(len(parts[0]))] if parts else []
     try:
-        whole = loss(made, targets).sum()
         apart = torch.stack([loss(rows(made, one), rows(targets, one)).sum() for one in ones]).sum()
-    except Exception:  # noqa: BLE001 - written for one example, or wrong for all, which shows where it is used
+    except Exception:  # noqa: BLE001 - wrong for all, which shows where it is used
         return True
+    try:
+        whole = loss(made, targets).sum()
+    except Exception:  # noqa: BLE001 - written for one example; torch's own are not, and take one of another shape
+        return not _of_torch(loss)
     together, alone = (_derivatives(value, parts) for value in (whole, apart))
     finite = together.isfinite().all(1) & alone.isfinite().all(1)  # rows: a mean over nothing is no number
     together, alone = together[finite], alone[finite]
@@ -84,6 +87,11 @@ def of_every_class(outputs: Any, targets: Any) -> tuple[Tensor, Tensor] | None:
     made = torch.rand((len(labels), classes), generator=public, dtype=torch.float64)
     dtype = torch.promote_types(outputs.dtype, torch.float32)  # few bits would show as a difference
     return made.to(outputs.device, dtype), labels.to(targets.device)
+
+
+def _of_torch(loss: Loss) -> bool:
+    place: str = getattr(type(loss) if isinstance(loss, nn.Module) else loss, "__module__", "")
+    return place.startswith("torch.")
 
 
 def _derivatives(value: Tensor, parts: list[Tensor]) -> Tensor:
