@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTERS = ("pytest", "pytest-xdist", "hypothesis", "mpmath", "gmpy2")
+TESTERS = ("pytest", "pytest-xdist", "hypothesis", "mpmath", "gmpy2", "pandas")
 BARE = """
 import sys
 for name in ("matplotlib", "sklearn", "PIL"):
