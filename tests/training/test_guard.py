@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 
 import pytest
 import torch
@@ -96,6 +97,24 @@ def test_an_optimizer_of_another_model_is_told_of_at_once() -> None:
     with refused(InvalidInput, match="other parameters than those of the private run"):
         for _ in private:
             optimizer.step()
+    assert private.updates == 1
+
+
+def test_a_step_that_is_refused_for_its_random_numbers_is_not_paid_for() -> None:
+    class Later(nn.Linear):
+        draws = False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * (1.0 if not self.draws or random.random() >= 0 else 0.0)
+
+    model = Later(4, 2)
+    private = begun(model)
+    model.draws = True
+    with refused(InvalidInput, match="draws random numbers from random"):
+        private.step()
+    assert (private.paid, private.updates) == (0, 0)
+    model.draws = False
+    private.step()
     assert private.updates == 1
 
 

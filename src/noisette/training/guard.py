@@ -81,18 +81,18 @@ class Guard:
 
     def check_used(self) -> None:
         """Raise where the parameters are where they were, and the last gradients are gone or were nobody's."""
-        gone = self._sums and not self._something()
-        if not (gone or (self._sums and self._elsewhere)) or self._sums != self._places():
+        if not self._sums or self._sums != self._places():
             return
-        if gone:
+        if not self._something():
             raise InvalidInput(
                 "the private gradients of the last step were cleared before an optimizer used them.",
                 hint="call optimizer.step() in the loop, without zero_grad() before it",
             )
-        raise InvalidInput(
-            "an optimizer took a step over other parameters than those of the private run, which did not move.",
-            hint="make the optimizer of the model that you gave, after noisette.fix and the like",
-        )
+        if self._elsewhere:
+            raise InvalidInput(
+                "an optimizer took a step over other parameters than those of the private run, which did not move.",
+                hint="make the optimizer of the model that you gave, after noisette.fix and the like",
+            )
 
     def _forget(self) -> None:
         self._sums = []
