@@ -22,6 +22,7 @@ from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, SlowPath
 from noisette.objectives import alone
 from tests.gradients.models import all_rows, reference
+from tests.gradients.models import unchecked as at_its_word
 from tests.helpers import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
@@ -143,11 +144,9 @@ def moved_by_one(gradients: Gradients, x: Tensor, y: Tensor, one: int) -> float:
     return float((full - gradients.encoded_sum(encoder, (x[others], y[others])).unsafe_values()).norm())
 
 
-def unchecked(model: nn.Module, loss: nn.Module = LOSS, chunk: int = 64) -> Gradients:
+def unchecked(model: nn.Module, loss: Any = LOSS, chunk: int = 64) -> Gradients:
     """Gradients that take the model at its word: some of these show on made-up examples, and would be refused."""
-    gradients = Gradients(model, loss, chunk=chunk)
-    gradients._trusted = gradients._modes()
-    return gradients
+    return at_its_word(Gradients(model, loss, chunk=chunk))
 
 
 @pytest.mark.parametrize("chunk", [5, 64])
@@ -657,7 +656,6 @@ def _default(model: nn.Module, batch: tuple[Tensor, Tensor], seen: list[float] =
 )
 def test_an_objective_that_remembers_is_refused(goal: Any) -> None:
     x, y = batch()
-    gradients = Gradients(nn.Linear(6, 3).double(), goal)
-    gradients._trusted = gradients._modes()
+    gradients = at_its_word(Gradients(nn.Linear(6, 3).double(), goal))
     with refused(InvalidInput, match="keeps the loss.* from one example to the next"):
         all_rows(gradients, x, y)

@@ -37,15 +37,17 @@ def test_of_large_models_one_gradient_is_held(kind: str, asked: list[int]) -> No
     model = Then(nn.Linear(3, 2_600_000), 1, after=lambda h: h.mean(dim=(1, 2), keepdim=True))
     gradients, batch = Gradients(model, bent), (torch.randn(5, 2, 3), torch.zeros(5))
     assert gradients.dim > 10_000_000
+    gradients.check(batch)  # of which a few sizes are tried
+    assert max(asked) <= 4
+    asked.clear()
     if kind == "rows":
-        gradients._trusted = gradients._modes()  # the check of what is mixed has tables of its own
         assert [len(rows) for rows in gradients.chunks(batch)] == [1] * 5
     else:
         encoder: Encoder = (
             L2(dim=gradients.dim) if kind == "L2" else Ranked(dim=gradients.dim, profiles=Tails(levels=8))
         )
         assert gradients._fused_sum(encoder, batch) is not None
-    assert asked == [1] * 5
+    assert set(asked) == {1}
 
 
 def test_of_large_copies_one_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ def test_of_large_copies_one_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
     gradients, x = Gradients(Outside(), bent), torch.randint(1000, (5, 4))
     assert gradients.dim > 10_000_000
-    gradients._fast[0].terms((x[:1], torch.zeros(1)))  # as the check of a model does before
+    gradients.check((x[:1], torch.zeros(1)))
     seen: list[int] = []
     honest = Layers.terms
     monkeypatch.setattr(
@@ -76,6 +78,9 @@ def test_no_row_is_held_where_none_is_computed(asked: list[int]) -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(50, 6)
     gradients = Gradients(model, bent)
+    gradients.check((x, torch.zeros(50)))
+    gradients._fused_sum(L2(dim=gradients.dim), (x, torch.zeros(50)))  # which tries the sizes that it needs
+    asked.clear()
     for encoder in (L2(dim=gradients.dim), Ranked(dim=gradients.dim)):
         assert gradients._fused_sum(encoder, (x, torch.zeros(50))) is not None
     assert set(asked) == {0}

@@ -29,7 +29,7 @@ from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
-from noisette.gradients import per_example
+from noisette.gradients import plans
 from noisette.mechanism import COVERED, REAL
 from noisette.recipes import Recipe, Seen, points, reopen
 from noisette.recipes.held_out import parted, sides
@@ -81,7 +81,7 @@ def test_inexact_runs_are_told_of_the_search(tmp_path: Path, monkeypatch: pytest
     options = by_public_score(tmp_path) | {"epsilon": 8.0}
     sound = prepared(tmp_path / "sound", **options)
     assert Plan.read(sound).promise.arithmetic == COVERED
-    monkeypatch.setattr(per_example, "steady", lambda *_: None)
+    monkeypatch.setattr(plans, "steady", lambda *_: None)
     folder, found = searched(tmp_path / "not", **options)
     assert (found.promise.arithmetic, "inexact" in found.promise.stamps) == (REAL, True)
     assert "inexact" in read_ledger(folder / "ledger.jsonl").guarantee(1e-3).stamps

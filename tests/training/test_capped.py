@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import L2, Gaussian, Generator, Mechanism, Poisson, guarantee, make_private, plan
-from noisette.batch import Batch, size
+from noisette.batch import Batch
 from noisette.errors import InvalidInput
-from noisette.gradients import Gradients
+from noisette.gradients.plans import Plan
 from noisette.training import PoissonSampler
 from tests.helpers import refused
 from tests.training.distributed.children import together
@@ -62,13 +63,14 @@ def test_one_drawn_set_is_cut_to_others_each_time() -> None:
 def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many examples whatever computes rows was given, each time."""
     found: list[int] = []
-    honest = Gradients._fill
+    honest = Plan.chunks
 
-    def watched(self: Gradients, batch: Batch, rows: Tensor) -> str | None:
-        found.append(size(batch))
-        return honest(self, batch, rows)
+    def watched(self: Plan, batch: Batch, most: int, alike: int | None = None) -> Iterator[tuple[Batch, int]]:
+        for part, wide in honest(self, batch, most, alike):
+            found.append(wide)
+            yield part, wide
 
-    monkeypatch.setattr(Gradients, "_fill", watched)
+    monkeypatch.setattr(Plan, "chunks", watched)
     return found
 
 

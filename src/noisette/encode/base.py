@@ -121,6 +121,11 @@ class Encoder(Spec):
         return self._single_image if self.micro_batch == 1 else self._single_image.widened()
 
     @property
+    @abstractmethod
+    def jumps(self) -> bool:
+        """Whether the last bit of a gradient may move its encoding by more than the gradient moves."""
+
+    @property
     def largest(self) -> float:
         """What no coordinate of an encoded row exceeds."""
         return _largest(self)

@@ -31,6 +31,10 @@ class L2(Encoder):
     def _single_image(self) -> Image:
         return Image(norm=self.radius)
 
+    @property
+    def jumps(self) -> bool:
+        return False
+
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         return reference.clip_norm(rows, self.radius)
 

@@ -3,11 +3,12 @@
 from noisette.gradients.isolation import SHORTEN, batch_statistics, own_randomness, shortening
 from noisette.gradients.layout import trained_parameters
 from noisette.gradients.losses import Loss
-from noisette.gradients.per_example import Gradients, SlowPath
+from noisette.gradients.per_example import Gradients, Inexact, SlowPath
 
 __all__ = [
     "SHORTEN",
     "Gradients",
+    "Inexact",
     "Loss",
     "SlowPath",
     "batch_statistics",

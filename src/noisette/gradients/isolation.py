@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -238,7 +238,7 @@ def _seed(device: torch.device, seed: int = 0) -> None:
 def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
     """Switch a model's dropout off while the block runs, and put torch's generators back to where they were."""
     layers = [m for m in aim.model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
-    rates = [layer.dropout for layer in layers]
+    rates, before = [layer.dropout for layer in layers], aim.within
     try:
         for layer in layers:
             layer.dropout = 0.0
@@ -247,7 +247,7 @@ def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
         with own_randomness(device), without_checkpoints():
             yield
     finally:
-        aim.within = nullcontext()
+        aim.within = before
         for layer, rate in zip(layers, rates, strict=True):
             layer.dropout = rate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from noisette.gradients.pooling import pooled
 from noisette.gradients.rules import Rule, find
 from noisette.gradients.rules.base import hooked
 from noisette.gradients.sites import Sites, attended, mapped_parameter
+from noisette.gradients.sums import at_a_time
 from noisette.gradients.terms import Added, Rows, Term
 from noisette.gradients.ways import buffers_of, mapped
 
@@ -45,7 +46,8 @@ class Layers:
     The model is mapped over the chunk by vmap and sees one example: examples are isolated by construction. A layer that
     has a rule acts on all examples at once, each by itself. A parameter that no rule covers, or that is used outside of
     its layer, is given to every example as a copy of its own, so that its gradient is one row for each. `linear` says
-    that all parameters are those of Linear layers, whose activations are small.
+    that all parameters are those of Linear layers, whose activations are small. Once `settled`, it stays as it is, and
+    rejects examples of a shape that uses a parameter elsewhere.
     """
 
     def __init__(self, aim: Aim, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
@@ -53,6 +55,7 @@ class Layers:
         trained = set(layout.parameters)
         self._named = {name: p for name, p in places(aim.model).items() if isinstance(p, nn.Parameter) and p in trained}
         self._copied: set[nn.Parameter] = set()
+        self.settled = False
         self._rules: dict[nn.Module, Rule] = {}
         self._copy(())
 
@@ -81,8 +84,20 @@ class Layers:
 
     def rows(self, batch: Batch, out: Tensor) -> None:
         """Fill `out` (B, dim) from a batch of B examples."""
-        for part, term in zip(self._layout.columns(out), self.terms(batch), strict=True):
-            found = term.rows(slice(None), part)
+        self._fill(self.terms(batch), slice(None), out)
+
+    def blocks(self, terms: Sequence[Term], count: int) -> Iterator[tuple[slice, Tensor]]:
+        """Which of `count` examples, and their gradients (b, dim), a few at a time in the same memory."""
+        together = at_a_time(self._layout.dim)
+        for start in range(0, count, together):
+            some = slice(start, min(start + together, count))
+            out = self._layout.rows(some.stop - some.start)
+            self._fill(terms, some, out)
+            yield some, out
+
+    def _fill(self, terms: Sequence[Term], some: slice, out: Tensor) -> None:
+        for part, term in zip(self._layout.columns(out), terms, strict=True):
+            found = term.rows(some, part)
             if found is not part:
                 part.copy_(found)
 
@@ -92,9 +107,10 @@ class Layers:
         With `counted`, those of all examples behind so many are zero.
         """
         count = size(batch)
-        copies = {p: p.detach().expand(count, *p.shape).requires_grad_() for p in self._copied}
+        values = dict(zip(self._layout.parameters, self._layout.values, strict=True))
+        copies = {p: values[p].expand(count, *p.shape).requires_grad_() for p in self._copied}
         # weights in the layout of the images: a convolution follows its weights
-        leaves = {p: self._laid_out(p.detach()).requires_grad_() for p in self._layout.parameters if p not in copies}
+        leaves = {p: self._laid_out(values[p]).detach().requires_grad_() for p in values if p not in copies}
         sites = Sites(count)
         with (
             torch.enable_grad(),
@@ -110,6 +126,8 @@ class Layers:
         ends, strays, own = found[: len(edges)], found[len(edges) :][: len(leaves)], found[len(edges) + len(leaves) :]
         used = [p for p, gradient in zip(leaves, strays, strict=True) if gradient is not None]
         if used:  # outside of their layers, where no rule has seen it
+            if self.settled:
+                raise Unfit("a parameter is used outside of its layer for examples of this shape only")
             self._copy(used)
             return self.terms(batch, counted)
         rows = {p: [Rows(gradient)] for p, gradient in zip(copies, own, strict=True) if gradient is not None}
@@ -157,18 +175,19 @@ class Layers:
         # known not to mix examples, so that it can have all outputs at once: vmap would take as long as for a layer
         if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or hooked(loss):
             losses: Tensor = mapped_over(mapped, lambda example: of_one(example, whole=False), batch)
-            return losses[:counted].sum()
+            return losses[:counted].sum()  # of losses that were computed for all: the shape is that of every batch
         outputs = mapped_over(mapped, lambda example: of_one(example, whole=True), batch)
         if not isinstance(outputs, Tensor) or outputs.ndim != 3:
             raise Unfit("the output is not one row of numbers for each example")
         with torch._C.DisableTorchFunction():
-            return F.cross_entropy(
-                outputs.squeeze(1)[:counted],
-                batch[1][:counted],
+            losses = F.cross_entropy(
+                outputs.squeeze(1),
+                batch[1],
                 ignore_index=loss.ignore_index,
-                reduction="sum",
+                reduction="none",
                 label_smoothing=loss.label_smoothing,
             )
+            return losses[:counted].sum()
 
     def _laid_out(self, x: Tensor) -> Tensor:
         # not `contiguous`: one channel lies alike in both layouts, and only strides tell a convolution which is meant

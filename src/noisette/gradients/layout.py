@@ -6,6 +6,8 @@ import ctypes
 import functools
 import itertools
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +82,21 @@ class Layout:
             if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None
         ]
         self._buffer: Tensor | None = None
+        self._instead: Sequence[Tensor] | None = None
+
+    @property
+    def values(self) -> list[Tensor]:
+        """The numbers that gradients are computed at, one tensor for each parameter: its own, but inside of `at`."""
+        return [p.detach() for p in self.parameters] if self._instead is None else list(self._instead)
+
+    @contextmanager
+    def at(self, values: Sequence[Tensor]) -> Iterator[None]:
+        """Inside, gradients are those at other `values` of the parameters, which stay as they are."""
+        self._instead = values
+        try:
+            yield
+        finally:
+            self._instead = None
 
     def describes(self, model: nn.Module) -> bool:
         """Are these still the trainable parameters of the model? Loading or freezing may have changed them."""

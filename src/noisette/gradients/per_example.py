@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from noisette.batch import Batch, change, filled, parts, size
+from noisette.batch import Batch, change, filled, size
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import sums
@@ -21,22 +22,29 @@ from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
 from noisette.gradients.misfit import telling
 from noisette.gradients.objective import aim_of
-from noisette.gradients.steady import Sizes, steady
+from noisette.gradients.plans import WIDE, Plan, Planner, culprit
+from noisette.gradients.reproducible import environment
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.objectives import Objective
 from noisette.private import Private
 from noisette.spec import whole
 
-__all__ = ["Gradients", "SlowPath", "Trial"]
+__all__ = ["Gradients", "Inexact", "SlowPath", "Trial"]
+
+_T = TypeVar("_T")
 
 _ATTEMPTS = 3
-_FUSED_CHUNK = 256  # examples whose activations are held at a time, where no gradient is
+_FUSED_CHUNK = WIDE  # examples whose activations are held at a time, where no gradient is
 _LINEAR_CHUNK = 4096  # the same where all layers are Linear, whose activations are small
 
 
 class SlowPath(UserWarning):
-    """Gradients are computed one example at a time, because torch.func.vmap cannot map some layer over examples."""
+    """Gradients are computed one example at a time, for the reason that the warning names."""
+
+
+class Inexact(UserWarning):
+    """The last bits of a gradient may depend on other examples, so that epsilon is for real numbers only."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +64,15 @@ class Gradients:
     each example anew.
 
     Models made of Linear (on vectors) and Conv2d layers take a fast path: one pass back to the outputs of the layers,
-    and a rule for each layer. All others go through torch.func, and where that cannot, through a loop over examples,
-    which is said once by a `SlowPath` warning. The first use asks `check` which rules are right.
+    and a rule for each layer. All others go through torch.func, and where that cannot, through a loop over examples.
+    `check` decides which, on synthetic examples, before any other is used; a `SlowPath` warning then names the reason
+    for the loop. Examples of other shapes than the one that was checked go the same way if it can run their shape, and
+    through the loop if not.
 
     **Formal guarantees.** A row depends on its own example only, up to rounding, by construction: the model is shown
-    one example at a time, by vmap or in a loop, and a call that uses what an earlier one has left is refused.
+    one example at a time, by vmap or in a loop, and a call that uses what an earlier one has left is refused. In the
+    loop no bit of it depends on others, because all that is computed has the shape of one example. Elsewhere that is
+    so if `exact`, and `inexact` says why not; where `exactly` is asked for, the loop is taken instead.
 
     >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
     >>> gradients.dim
@@ -69,15 +81,16 @@ class Gradients:
     [(3, 8), (3, 8)]
     """
 
-    def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64) -> None:
+    def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64, exactly: bool = False) -> None:
         self._aim, self._layout = aim_of(model, goal), Layout(model)
-        self._chunk = whole("chunk", chunk, least=1)
+        self._chunk, self._exactly = whole("chunk", chunk, least=1), exactly
         self._calls = Calls(model, self._aim.given)
         self._fast = self._candidates()
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
-        self._trusted: list[bool] | None = None
-        self._sizes: Sizes | None = None
-        self._slow: str | None = None
+        self._planner: Planner | None = None
+        self._trusted: tuple[object, ...] | None = None
+        self._like: Batch = None
+        self._said: set[str] = set()
 
     @property
     def model(self) -> nn.Module:
@@ -101,8 +114,13 @@ class Gradients:
 
     @property
     def exact(self) -> bool:
-        """Whether no bit of a row depends on other examples, as far as the last check could tell."""
-        return self._sizes is not None
+        """Whether no bit of a row depends on other examples."""
+        return self.inexact is None
+
+    @property
+    def inexact(self) -> str | None:
+        """Why last bits of a row may depend on other examples, None if they do not."""
+        return None if self._planner is None else self._planner.inexact
 
     def zeros(self) -> Tensor:
         """The sum of no gradients, float64 (dim,)."""
@@ -110,8 +128,9 @@ class Gradients:
 
     @property
     def path(self) -> str:
-        """The path that the next chunk is tried on: "layers", "vmap" or "loop"."""
-        return type(self._ways()[0]).__name__.lower()
+        """The path that gradients take: "layers", "vmap" or "loop"."""
+        way = (*self._fast, *self._general)[0] if self._planner is None else self._planner.first.way
+        return type(way).__name__.lower()
 
     def chunks(self, batch: Batch, *, alike: int | None = None) -> Iterator[Tensor]:
         """Gradients of the examples of a batch, in order: rows (b, dim), b <= chunk.
@@ -127,8 +146,7 @@ class Gradients:
         >>> torch.allclose(total, 5 * 2 * gradients.parameters[0].detach().flatten())
         True
         """
-        self._check(batch)
-        return self._stream(batch, alike)
+        return self._stream(self._trusted_plan(batch), batch, alike)
 
     def encoded_sum(self, encoder: Encoder, batch: Batch, *, alike: int | None = None) -> Private:
         """The sum of encodings of the gradients of a batch, private.
@@ -141,36 +159,32 @@ class Gradients:
         >>> gradients.encoded_sum(L2(dim=8), (torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))
         Private(dim=8)
         """
-        self._check(batch)
-        self._trust(batch)
+        plan = self._trusted_plan(batch)
         self._layout.spare()  # of what the last step has left: this one's activations would come on top of it
-        try:
-            total = self._fused_sum(encoder, batch)
-        except (NoisetteError, torch.cuda.OutOfMemoryError):
-            raise
-        except Exception:  # noqa: BLE001 - it does not fit; or nothing does, which is told below
-            total = None
+        total = _on_private(partial(self._fused_sum, encoder, batch, alike, plan))
         if total is None:
             total = self.zeros()
-            for rows in self.chunks(batch, alike=alike):
-                total += encoder.encode_sum(rows).unsafe_values()
+            for some in self._stream(plan, batch, alike):
+                total += encoder.encode_sum(some).unsafe_values()
         self._layout.spare()
         return Private(total)
 
-    def _fused_sum(self, encoder: Encoder, batch: Batch) -> Tensor | None:
-        """The encoded sum by the kernel, with few rows in memory or none; None where that cannot be had."""
-        kernel, way = encoder.kernel(), self._ways()[0]
+    def _fused_sum(
+        self, encoder: Encoder, batch: Batch, alike: int | None = None, plan: Plan | None = None
+    ) -> Tensor | None:
+        """The encoded sum by the kernel, with few rows in memory or none; None if it does not take these layers."""
+        plan, kernel = plan or self._trusted_plan(batch), encoder.kernel()
+        way = plan.way
         if kernel is None or not isinstance(way, Layers) or not sums.takes(kernel, self._layout):
             return None
         total, terms = torch.zeros(0, dtype=torch.float64), list[Term]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
-        sizes = self._sizes or Sizes()
-        most = sizes.most(min(most, sums.at_a_time(way.copied)))
-        for part in parts(batch, most):
-            terms = way.terms(filled(part, sizes.of(size(part), most)), size(part))
+        most = min(most, sums.at_a_time(way.copied))
+        for part, wide in plan.chunks(batch, most, alike):
+            terms = way.terms(filled(part, wide), size(part))
             self._layout.spare()
             total = total if len(total) else self.zeros()  # not before: a pass of a large model takes as much
-            sums.add(kernel, terms, self._layout, size(part), total, most)
+            sums.add(kernel, terms, self._layout, size(part), wide, total, most)
         return sums.in_order(terms, self._layout, total) if terms else self.zeros()
 
     def check(self, batch: Batch) -> None:
@@ -193,16 +207,15 @@ class Gradients:
         Trial(path='layers', obstacles={})
         """
         made, obstacles = self._tried(batch), dict[str, str]()
-        rows = self._layout.rows(size(made))
         with torch.enable_grad(), without_dropout(self._aim, self.device):
             for way in () if self._fast else self._candidates():
                 try:
-                    way.rows(made, rows)
-                    obstacles[self._culprit(None)] = "its rules give other gradients than autograd"
+                    way.rows(made, self._layout.rows(size(made)))
+                    obstacles[culprit(self.model, None)] = "its rules give other gradients than autograd"
                 except Exception as error:  # noqa: BLE001 - whatever a model raises under vmap
-                    obstacles[self._culprit(error)] = str(error).partition("\n")[0].partition(". ")[0]
-        if self._slow is not None:
-            obstacles.setdefault(self._slow, "torch.func.vmap cannot run it")
+                    obstacles[culprit(self.model, error)] = str(error).partition("\n")[0].partition(". ")[0]
+        if self._planner is not None and self._planner.culprit is not None:
+            obstacles.setdefault(self._planner.culprit, "torch.func.vmap cannot run it")
         for way in self._fast[:1]:
             if sums.at_a_time(way.copied) < _FUSED_CHUNK:
                 many = f"every example gets a copy of {way.copied:,} parameters that no rule knows"
@@ -214,6 +227,7 @@ class Gradients:
         self._check(batch)
         *others, last = made_up(batch)
         with torch.enable_grad(), without_dropout(self._aim, self.device):
+            variant = 0
             for made in others:
                 try:
                     self._fast = self._confirmed(made)
@@ -221,17 +235,32 @@ class Gradients:
                 except NoisetteError:
                     raise
                 except Exception:  # noqa: BLE001 - these may be no labels, tokens or lengths; others may
-                    continue
+                    variant += 1
             else:
-                with telling(self.model, last):
-                    made, self._fast = last, self._confirmed(last)
-            if not self._fast:  # vmap may not run the model, and the loop then does
-                self._slow = self._fill(made, self._layout.rows(size(made))) or self._slow
-            way = self._ways()[0]
-            self._sizes = steady(way, made, self._layout, self._most(way))
+                made = last
+                with telling(self.model, made):
+                    self._fast = self._confirmed(made)
+            for way in self._fast:
+                way.settled = True
+            ways = (*self._fast, *self._general)
+            self._planner = Planner(
+                self._aim, self._layout, ways, made, variant, chunk=self._chunk, exactly=self._exactly
+            )
         self._layout.spare()
-        self._trusted = self._modes()
+        self._like, self._trusted = change(batch, lambda part: part[:0]), self._situation()
+        self._say()
         return made
+
+    def _say(self) -> None:
+        """Warn of what is slow or inexact, once for each reason."""
+        if self._planner is None:
+            return
+        slow, inexact = self._planner.slow, self._planner.inexact
+        if slow is not None and slow not in self._said:
+            warnings.warn(SlowPath(f"gradients take one pass for each example: {slow}"), stacklevel=4)
+        if inexact is not None and inexact not in self._said:
+            warnings.warn(Inexact(f"epsilon is for real numbers only: {inexact}"), stacklevel=4)
+        self._said |= {reason for reason in (slow, inexact) if reason is not None}
 
     def _candidates(self) -> tuple[Layers, ...]:
         return Layers.candidates(self._aim, self._layout, self._calls)
@@ -273,76 +302,51 @@ class Gradients:
             )
         refuse_batch_statistics(self.model)
 
-    def _modes(self) -> list[bool]:
-        return [module.training for module in self.model.modules()]
+    def _situation(self) -> tuple[object, ...]:
+        """What the check holds for: the modes that layers are in, and what decides how numbers are rounded."""
+        return *environment(), *(module.training for module in self.model.modules())
 
-    def _trust(self, batch: Batch) -> None:
-        """Check the model where that is still to be done for the mode that it is in."""
-        if self._trusted != self._modes():
-            self.check(batch)
+    def _trusted_plan(self, batch: Batch) -> Plan:
+        """How the examples of a batch are computed; the model is checked first if that is still to be done."""
+        self._check(batch)
+        if self._planner is None or self._trusted != self._situation():
+            self._tried(batch if self._like is None else self._like)
+        assert self._planner is not None
+        return self._planner.of(batch)
 
-    def _stream(self, batch: Batch, alike: int | None) -> Iterator[Tensor]:
-        self._trust(batch)
-        sizes = self._sizes or Sizes()
-        most = sizes.most(min(self._chunk, sums.at_a_time(self.dim)))
-        for part in parts(batch, most):
-            count = size(part)
-            wide = sizes.of(count if alike is None else alike, most)
-            rows = self._layout.rows(wide)
-            slow = self._fill(filled(part, wide), rows) or self._slow
-            if slow is not None:
-                self._slow = None  # said once
-                warnings.warn(
-                    SlowPath(f"torch.func.vmap cannot run {slow}, so gradients take one pass for each example"),
-                    stacklevel=2,
-                )
-            yield rows[:count]
-
-    def _most(self, way: Way) -> int:
-        """The largest number of examples that a way is given at a time: more where the kernel may store no rows."""
-        held = min(self._chunk, sums.at_a_time(self.dim))
-        plain = all(p.dtype != torch.float64 and p.device.type == "cpu" for p in self.parameters)
-        return max(held, min(_FUSED_CHUNK, sums.at_a_time(way.copied))) if isinstance(way, Layers) and plain else held
-
-    def _ways(self) -> tuple[Way, ...]:
-        return (*self._fast, *self._general)
-
-    def _fill(self, batch: Batch, rows: Tensor) -> str | None:
-        """Fill `rows` by the first way that can; the layer that only the loop could run, the first time that it does.
-
-        A way is given up only when a slower one succeeds: what fails everywhere is an error of the caller's.
-        """
-        culprit = None
-        ways = self._ways()
-        for way in ways:
-            try:
-                way.rows(batch, rows)
-            except (NoisetteError, torch.cuda.OutOfMemoryError):
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever a model raises where it is not run as it was written
-                culprit = self._culprit(error)
-                if way is ways[-1]:  # made-up examples passed, so it lies in these, and the message may tell of them
-                    raise InvalidInput(
-                        f"{culprit} or the loss fails on an example ({type(error).__name__}).",
-                        hint="are all targets and tokens below the number of classes and of embeddings?",
-                    ) from None
+    def _stream(self, plan: Plan, batch: Batch, alike: int | None) -> Iterator[Tensor]:
+        way = plan.way
+        together = sums.at_a_time(way.copied if isinstance(way, Layers) else self.dim)
+        for part, wide in plan.chunks(batch, min(self._chunk, together), alike):
+            count, whole = size(part), filled(part, wide)
+            if isinstance(way, Layers):
+                terms = _on_private(partial(way.terms, whole, count))
+                for some, rows in way.blocks(terms, wide):
+                    if some.start < count:
+                        yield rows[: count - some.start]
             else:
-                given_up = ways[: ways.index(way)]
-                self._fast = tuple(w for w in self._fast if w not in given_up)
-                self._general = tuple(w for w in self._general if w not in given_up)
-                return culprit if isinstance(way, Loop) else None
-        raise AssertionError("the last way either returns or raises")
+                rows = self._layout.rows(wide)
+                _on_private(partial(way.rows, whole, rows))
+                yield rows[:count]
 
-    def _culprit(self, error: BaseException | None) -> str:
-        """The innermost module that was running, by class and name: shapes and values in the error are private."""
-        names = {module: name for name, module in self.model.named_modules()}
-        found: nn.Module = self.model
-        trace = None if error is None else (error.__cause__ or error).__traceback__
-        while trace is not None:
-            owner = trace.tb_frame.f_locals.get("self")
-            found = owner if isinstance(owner, nn.Module) and owner in names else found
-            trace = trace.tb_next
-        return f"{type(found).__name__} {names[found]!r}" if names[found] else type(found).__name__
+
+def _on_private(run: Callable[[], _T]) -> _T:
+    """What `run` returns; what it raises on private examples may tell of them, and something else is raised."""
+    try:
+        return run()
+    except NoisetteError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a model raises
+        memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+    # not while the first error is handled: it would be kept as the context of this one
+    if memory:
+        raise InvalidInput(
+            "a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)"
+        )
+    raise InvalidInput(
+        "the model or the loss fails on an example that was drawn.",
+        hint="are all targets and tokens below the number of classes and of embeddings? run both on all of your data",
+    )
 
 
 def _changed(part: Tensor, attempt: int) -> Tensor:

@@ -1,117 +1,216 @@
-"""Whether the gradient of an example is the same, to the last bit, in whatever company it is computed.
+"""Whether an example has the same gradient, to the last bit, at every place of every batch that a way is given.
 
-Matrix products round by their shapes. In chunks that are not too small the shapes of most models make no difference;
-which they are is not documented anywhere, so it is tried out, on made-up examples.
+Which code a library runs for a number follows from the shape of what it is given and from where the number stands in
+it: products go by blocks of rows, functions of single numbers by vectors, with other code for what is left at an end.
+So only a few sizes of batches are used: those that leave no such end (`noisette.gradients.ends`), and of them none
+before an example had the same gradient at each of its places. The examples and the weights for that are synthetic, and
+the same in every process and at every step, so that neither a private example nor the state of the training has a say
+in what is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from noisette.batch import Batch, rows, size
-from noisette.errors import NoisetteError
+from noisette.batch import Batch, change, rows, size
+from noisette.gradients.ends import Ends
+from noisette.gradients.isolation import without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
-from noisette.gradients.sums import at_a_time
-from noisette.gradients.terms import Term, Wide
-from noisette.gradients.ways import Loop, Way
+from noisette.gradients.objective import Aim
+from noisette.gradients.terms import Wide
+from noisette.gradients.ways import Way
 
-__all__ = ["Sizes", "steady"]
+__all__ = ["Places", "Sizes", "Weights", "steady"]
 
-_FEWEST = 4, 16  # examples for every thread: the fewer are tried first, beside more counts
+# the smallest batch for each thread, and the step to larger ones, those first that leave the fewest places empty
+_CANDIDATES = (4, 1), (16, 1), (4, 4), (16, 4), (16, 16), (32, 32)
+_TRIED = 6  # of the smallest sizes, at every other of the next ones: odd multiples of a step leave the most over
+_NOTED = 7  # examples among which it is noted how wide results are: few widths are multiples of it by chance
+_COMPARED = 1 << 24  # coordinates after which no more rows are compared
+_LARGE = 1 << 22  # parameters of models of which fewer sizes are tried, and for which no weights are kept
+_SCALES = 1.0, -1.0, 4.0, 0.125  # of synthetic inputs: functions are computed otherwise for large and small numbers
 
-Part = Callable[[slice], Tensor]
-"""Some coordinates of the gradients of the examples that are asked for, (b, n)."""
+
+_T = TypeVar("_T")
+_Copies = Callable[[int], Batch]
+"""A batch of as many copies of one example as asked for."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many examples are computed at a time: multiples of `step`, `least` or more."""
+    """How many examples are computed at a time: `least`, or that and some multiple of `step`.
+
+    >>> Sizes(16, 16).of(20), Sizes(4, 1).of(3), Sizes(4, 4).of(5)
+    (32, 4, 8)
+    """
 
     least: int = 1
     step: int = 1
 
+    def of(self, count: int) -> int:
+        """The smallest size for `count` examples."""
+        return self.least + -(-max(0, count - self.least) // self.step) * self.step
+
     def most(self, most: int) -> int:
-        """The largest size up to `most`."""
-        return max(1, most - most % self.step)
-
-    def of(self, count: int, most: int) -> int:
-        """The size that `count` examples are filled up to, which are no more than `most`.
-
-        >>> Sizes(16, 16).of(20, most=256), Sizes(16).of(20, most=256), Sizes(16).of(3, most=8)
-        (32, 20, 8)
-        """
-        return min(max(self.least, -(-count // self.step) * self.step), most)
+        """The largest size up to `most`, or `least` if that is larger."""
+        return self.least + max(0, most - self.least) // self.step * self.step
 
 
-def steady(way: Way, made: Batch, layout: Layout, most: int) -> Sizes | None:
-    """How many examples `way` must be given, so that no gradient depends on the others; None if nothing helps.
+class Weights:
+    """Weights like those of a model at one time, drawn from a public seed: as large, and none of them zero.
 
-    `made` are examples that were made up, `most` is the largest count that it is given at a time. What a chunk lacks
-    is filled up. A Linear layer with one output takes examples by fours, and the rest of them in another way; for it,
-    and its like, multiples will do. Where they will not, one size for all may.
+    The weights of a model that was just made, or of a new adapter, may all be zero, and then nothing is rounded.
     """
-    if isinstance(way, Loop):
-        return Sizes()
-    threads: int = torch.get_num_threads()
-    fewer, few = (min(most, count * threads) for count in _FEWEST)
-    tried: tuple[tuple[Sizes, tuple[int, ...]], ...] = (
-        (Sizes(fewer), (*range(fewer + threads, 2 * fewer, threads), 3 * fewer - 1, 3 * few - 1)),
-        (Sizes(few), (3 * few - 1,)),
-        (Sizes(few, few), (3 * few,)),
-        (Sizes(most, most), (most,)),
-    )
-    for sizes, others in tried:
-        if _agree(way, made, layout, [sizes.least, *(sizes.most(min(most, other)) for other in others)]):
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._drawn: list[Tensor] | None = None
+        self._like = [(float(p.detach().double().mean()), _spread(p.detach())) for p in layout.parameters]
+
+    def draw(self) -> list[Tensor]:
+        """One tensor for each parameter, always the same ones."""
+        if self._drawn is None:
+            public, self._drawn = torch.Generator().manual_seed(0), []
+            for p, (mean, spread) in zip(self._layout.parameters, self._like, strict=True):
+                drawn = torch.randn(p.shape, generator=public).mul_(spread).add_(mean)
+                self._drawn.append(drawn.to(p.device, p.dtype))
+        return self._drawn
+
+    def spare(self) -> None:
+        """Give their memory back, if it is much; the same ones are drawn again when they are needed."""
+        if self._layout.dim > _LARGE:
+            self._drawn = None
+
+
+def _spread(p: Tensor) -> float:
+    values = p.double()
+    spread, largest = float(values.std(correction=0)), float(values.abs().max()) if len(values.flatten()) else 0.0
+    return max(spread, 0.02 * largest) or (p.shape[-1] if p.ndim else 1) ** -0.5
+
+
+class Places:
+    """Comparisons of one synthetic example with itself at all places of a batch, for one `way` and shape of examples.
+
+    `made` are synthetic examples of that shape.
+    """
+
+    def __init__(self, way: Way, aim: Aim, made: Batch, layout: Layout, weights: Weights) -> None:
+        self._way, self._aim, self._made, self._layout, self._weights = way, aim, made, layout, weights
+        self._tried: dict[tuple[int, int], bool] = {}
+        self._ends: Ends | None = None
+        self._finite: list[_Copies] | None = None
+
+    @property
+    def tried(self) -> int:
+        """Of how many sizes beside the smallest and the largest it is to be seen what they do."""
+        return _TRIED if self._layout.dim <= _LARGE else 1
+
+    def agree(self, count: int, least: int) -> bool:
+        """Whether an example has the gradient at every place of `count` that it has at the first of `least`."""
+        if (count, least) not in self._tried:
+            self._tried[count, least] = self.fit(count) and self._apart(partial(self._compared, count, least))
+        return self._tried[count, least]
+
+    def fit(self, count: int) -> bool:
+        """Whether nothing that is computed of `count` examples ends in the midst of a vector."""
+        if self._ends is None:
+            self._ends = self._apart(partial(Ends.of, partial(self._run, self._examples()[0](_NOTED)), _NOTED))
+        return self._ends.fits(count, torch.get_num_threads())
+
+    def _apart(self, run: Callable[[], _T]) -> _T:
+        """What `run` returns, with synthetic weights and without dropout."""
+        device = self._layout.parameters[0].device
+        with torch.enable_grad(), without_dropout(self._aim, device), self._layout.at(self._weights.draw()):
+            return run()
+
+    def _compared(self, count: int, least: int) -> bool:
+        usable = self._usable(least)
+        # all examples for the smallest size; for each other one of them, and for the next size another one
+        chosen = usable if count == least else usable[count % max(1, len(usable)) :][:1]
+        return bool(chosen) and all(self._everywhere(copies, count, least) for copies in chosen)
+
+    def _everywhere(self, copies: _Copies, count: int, least: int) -> bool:
+        (numbers, gradients), (others, other_gradients) = self._computed(copies(least)), self._computed(copies(count))
+        first = next(gradients).clone()[:1]
+        same = len(numbers) == len(others) and all(map(_same, numbers, others))
+        return same and all(torch.equal(first.expand_as(some), some) for some in other_gradients)
+
+    def _usable(self, least: int) -> list[_Copies]:
+        """The examples whose gradients are finite: a model may take no negative numbers."""
+        if self._finite is None:
+            self._finite = [
+                copies for copies in self._examples() if bool(next(self._computed(copies(least))[1]).isfinite().all())
+            ]
+        return self._finite
+
+    def _examples(self) -> list[_Copies]:
+        """Batches of one example each, of as many copies as asked for."""
+
+        def copies(number: int, scale: float, count: int) -> Batch:
+            one = rows(self._made, [number % size(self._made)] * count)
+            return change(one, lambda part: part * scale if part.is_floating_point() else part)
+
+        return [partial(copies, number, scale) for number, scale in enumerate(_SCALES)]
+
+    def _run(self, batch: Batch) -> None:
+        for _ in self._computed(batch)[1]:
+            pass
+
+    def _computed(self, batch: Batch) -> tuple[list[Tensor], Iterator[Tensor]]:
+        """All that a batch's gradients are computed from, (B, ...) each, and the gradients (b, dim), in parts.
+
+        A part is in the memory of the one before.
+        """
+        count = size(batch)
+        if not isinstance(self._way, Layers):
+            found = self._layout.rows(count)
+            self._way.rows(batch, found)
+            return [], iter([found])
+        terms = self._way.terms(batch)
+        norms = [term.square_norms() for term in terms if isinstance(term, Wide)]
+        blocks = (rows for _, rows in self._way.blocks(terms, count))
+        return [*(part for term in terms for part in term.parts()), *norms], self._some(blocks)
+
+    def _some(self, blocks: Iterator[Tensor]) -> Iterator[Tensor]:
+        """Of rows that are long only the first: what they are computed from is compared in all places."""
+        compared = 0
+        for some in blocks:
+            yield some
+            compared += some.numel()
+            if compared > _COMPARED:
+                return
+
+
+def _same(some: Tensor, others: Tensor) -> bool:
+    """Whether all rows are the first one."""
+    return torch.equal(some[:1].expand_as(others), others)
+
+
+def steady(places: Places, most: int, held: int) -> Sizes | None:
+    """Sizes up to `most` at whose every place an example has the same gradient; None if there are none.
+
+    A layer with one output is computed by fours, with other code for the rest. For it, and its like, multiples of a few
+    examples will do, and for few others one size alone, which is `held`.
+    """
+    threads = torch.get_num_threads()
+    for least, step in _CANDIDATES:
+        sizes = Sizes(least * threads, step * threads if step > 1 else 1)
+        if sizes.least < held and _hold(places, sizes, most):
             return sizes
-    return None
+    return Sizes(held, held) if places.agree(held, held) else None
 
 
-def _agree(way: Way, made: Batch, layout: Layout, counts: Sequence[int]) -> bool:
-    """Whether examples have the same gradients among so many, and in whatever place."""
-    try:
-        few, firsts = _parts(way, made, layout, counts[0]), range(min(size(made), counts[0]))
-        for count in counts[1:]:
-            places = [(one, count - 1 - (count - 1 - one) % size(made)) for one in firsts]  # the first, and the last
-            if not _same(few, _parts(way, made, layout, count), places, min(at_a_time(layout.dim), count)):
-                return False
-    except NoisetteError:
-        raise
-    except Exception:  # noqa: BLE001 - this way does not fit the model, and another one will be taken
+def _hold(places: Places, sizes: Sizes, most: int) -> bool:
+    """Whether the smallest of these sizes hold, and the largest, where threads have other shares."""
+    found = list(filter(places.fit, range(sizes.least, most + 1, sizes.step)))
+    if not found or found[0] != sizes.least:
         return False
-    return True
-
-
-def _same(few: Sequence[Part], many: Sequence[Part], places: Sequence[tuple[int, int]], together: int) -> bool:
-    """Whether examples have the same gradients among others: in their own place, beside others, and in their last."""
-    for one, last in places:
-        for part, other in zip(few, many, strict=True):
-            alone = part(slice(one, one + 1))
-            beside = other(slice(max(0, one + 1 - together), one + 1))[-1:]
-            if not (torch.equal(alone, beside) and torch.equal(alone, other(slice(last, last + 1)))):
-                return False
-    return True
-
-
-def _parts(way: Way, made: Batch, layout: Layout, count: int) -> list[Part]:
-    """The gradients of so many examples, `made` again and again: layer by layer where they are computed so."""
-    batch = rows(made, torch.arange(count) % size(made))
-    if isinstance(way, Layers):
-        terms = way.terms(batch)
-        rows_of = [partial(_rows_of, term, layout, span) for term, span in zip(terms, layout.spans, strict=True)]
-        # beside its rows, the norms that a term says they have
-        return [*rows_of, *(term.square_norms().unsqueeze(1).__getitem__ for term in terms if isinstance(term, Wide))]
-    found = layout.rows(count)
-    way.rows(batch, found)
-    kept = found.clone()  # the memory of rows is used again and again
-    return [lambda some: kept[some]]
-
-
-def _rows_of(term: Term, layout: Layout, span: slice, some: slice) -> Tensor:
-    """Rows (b, n) of a term, computed where a step would compute them."""
-    return term.rows(some, layout.rows(some.stop - some.start)[:, span]).clone()
+    tried = dict.fromkeys([*found[:2], *found[3::2][: places.tried], found[-1]])
+    return all(places.agree(count, sizes.least) for count in tried)

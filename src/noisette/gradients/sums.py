@@ -36,14 +36,17 @@ def takes(kernel: Kernel, layout: Layout) -> bool:
     return plain and edges <= {*layout.starts.values(), layout.dim}
 
 
-def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total: Tensor, most: int) -> None:
+def add(
+    kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, filled: int, total: Tensor, most: int
+) -> None:
     """Add the encoded gradients of the first `count` examples to `total`, float64 (dim,), in the kernel's order.
 
-    `most` is the largest number of examples in terms of all that are added to the same total.
+    Terms are of `filled` examples, and rows are computed for all of them, since products round by their shapes. `most`
+    is the largest number of examples in terms of all that are added to the same total.
     """
     if kernel.limit is None:
-        for some in _a_few(terms, layout.dim, count):
-            kernel.add(_entered(terms, layout, some), total)
+        for some in _a_few(terms, layout.dim, count, filled):
+            kernel.add(_entered(terms, layout, some, count), total)
         return
     factored = [(term, span) for term, span in zip(terms, layout.spans, strict=True) if isinstance(term, Factored)]
     others = [None if isinstance(term, Factored) else term for term in terms]
@@ -54,8 +57,9 @@ def add(kernel: Kernel, terms: Sequence[Term], layout: Layout, count: int, total
     for term, _ in factored:
         squares += term.square_norms()[:count]
     if any(others):
-        few = _a_few(others, layout.dim, count)
-        factors = torch.cat([kernel.clip(_entered(others, layout, some), total, squares[some]) for some in few])
+        few = _a_few(others, layout.dim, count, filled)
+        clipped = [kernel.clip(_entered(others, layout, some, count), total, squares[some]) for some in few]
+        factors = torch.cat(clipped)
     else:
         factors = torch.where(squares.isfinite(), torch.clamp(limit / squares.sqrt(), max=1.0), 0.0)
     for term, span in factored:
@@ -70,10 +74,10 @@ def in_order(terms: Sequence[Term], layout: Layout, total: Tensor) -> Tensor:
     return total
 
 
-def _a_few(terms: Sequence[Term | None], dim: int, count: int) -> Iterator[slice]:
-    """Examples whose rows are at hand together."""
-    step = at_a_time(dim) if _computed(terms) else max(1, count)
-    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+def _a_few(terms: Sequence[Term | None], dim: int, count: int, filled: int) -> Iterator[slice]:
+    """Examples whose rows are at hand together, of all that are `filled` in, as far as some of them count."""
+    step = at_a_time(dim) if _computed(terms) else max(1, filled)
+    return (slice(start, min(start + step, filled)) for start in range(0, count, step))
 
 
 def _computed(terms: Sequence[Term | None]) -> bool:
@@ -81,12 +85,13 @@ def _computed(terms: Sequence[Term | None]) -> bool:
     return any(term is not None and not isinstance(term, Native | Rows) for term in terms)
 
 
-def _entered(terms: Sequence[Term | None], layout: Layout, some: slice) -> Layers:
-    """The terms of some examples as the kernel takes them."""
+def _entered(terms: Sequence[Term | None], layout: Layout, some: slice, count: int) -> Layers:
+    """The terms of some examples as the kernel takes them: of those that are among the first `count`."""
     layers, rows = new_layers(), layout.rows(some.stop - some.start if _computed(terms) else 0)
+    counted = slice(some.start, min(some.stop, count))
     for term, start, part in zip(terms, layout.starts.values(), layout.columns(rows), strict=True):
         if isinstance(term, Native):
-            term.enter(layers, start, some)
+            term.enter(layers, start, counted)
         elif term is not None:
-            layers.rows(term.rows(some, part), start)
+            layers.rows(term.rows(some, part)[: counted.stop - counted.start], start)
     return layers

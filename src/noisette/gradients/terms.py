@@ -52,6 +52,10 @@ class Term(ABC):
     def rows(self, some: slice, out: Tensor) -> Tensor:
         """Gradients (b, n) of some of the examples: in `out`, of that shape, where they have to be computed."""
 
+    @abstractmethod
+    def parts(self) -> list[Tensor]:
+        """All that they are computed from, (B, ...) each: those of an example from its rows of these."""
+
 
 class Factored(Term):
     """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64.
@@ -86,6 +90,9 @@ class Rows(Term):
     def __init__(self, values: Tensor) -> None:
         self._values = single(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
 
+    def parts(self) -> list[Tensor]:
+        return [self._values]
+
     def rows(self, some: slice, out: Tensor) -> Tensor:  # noqa: ARG002
         return self._values[some]
 
@@ -112,6 +119,9 @@ class Products(Term):
     def __init__(self, x: Tensor, g: Tensor) -> None:
         self._x, self._g = x, g
 
+    def parts(self) -> list[Tensor]:
+        return [self._x, self._g]
+
     def rows(self, some: slice, out: Tensor) -> Tensor:
         x, g = self._x[some], self._g[some]
         torch.bmm(g.transpose(1, 2), x, out=out.view(len(g), g.shape[2], x.shape[2]))
@@ -132,6 +142,9 @@ class Wide(Factored):
 
     def __init__(self, x: Tensor, g: Tensor) -> None:
         self._x, self._g, self._said = x, g, list[Tensor]()
+
+    def parts(self) -> list[Tensor]:
+        return [self._x, self._g]
 
     def rows(self, some: slice, out: Tensor) -> Tensor:
         for number, (x, g) in enumerate(zip(self._x[some], self._g[some], strict=True)):
@@ -204,6 +217,9 @@ class Outer(Factored, Native):
     def __init__(self, x: Tensor, g: Tensor) -> None:
         self._x, self._g = x, g
 
+    def parts(self) -> list[Tensor]:
+        return [self._x, self._g]
+
     def rows(self, some: slice, out: Tensor) -> Tensor:
         x, g = self._x[some], self._g[some]
         torch.mul(g.unsqueeze(2), x.unsqueeze(1), out=out.view(len(g), g.shape[1], x.shape[1]))
@@ -243,6 +259,9 @@ class Lookup(Factored):
         self._g = g if padding is None else g.masked_fill((self._index == padding).unsqueeze(2), 0.0)
         self._compact: tuple[Tensor, Tensor] | None = None
         self._native: tuple[LookedUp, Tensor] | None = None
+
+    def parts(self) -> list[Tensor]:
+        return [self._index, self._g]
 
     def rows(self, some: slice, out: Tensor) -> Tensor:
         index, g = self._index[some], self._g[some]
@@ -295,6 +314,9 @@ class Part(Term):
     def __init__(self, term: Term, start: int, count: int) -> None:
         self._term, self._span = term, slice(start, start + count)
 
+    def parts(self) -> list[Tensor]:
+        return self._term.parts()
+
     def rows(self, some: slice, out: Tensor) -> Tensor:
         mine = out.zero_()[:, self._span]
         found = self._term.rows(some, mine)
@@ -308,6 +330,9 @@ class Added(Term):
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
+
+    def parts(self) -> list[Tensor]:
+        return [part for term in self._terms for part in term.parts()]
 
     def rows(self, some: slice, out: Tensor) -> Tensor:
         first, *others = self._terms

@@ -37,7 +37,7 @@ class Vmap:
 
     def rows(self, batch: Batch, out: Tensor) -> None:
         """Fill `out` (B, dim) from a batch of B examples."""
-        leaves = dict(zip(self._layout.names, (p.detach() for p in self._layout.parameters), strict=True))
+        leaves = dict(zip(self._layout.names, self._layout.values, strict=True))
         buffers = buffers_of(self._aim.model)
         with self._calls.one() as call:
 

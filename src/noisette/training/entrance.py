@@ -81,7 +81,8 @@ def make_private(
     check_goal(goal)
     denoiser, ledgers, seed = as_denoiser(denoiser), as_ledgers(ledger), as_seed(seed)
     per_unit = whole("per_unit", per_unit, least=1)
-    mechanisms, gradients = as_mechanisms(mechanism), Gradients(model, goal, chunk=chunk)
+    mechanisms = as_mechanisms(mechanism)
+    gradients = Gradients(model, goal, chunk=chunk, exactly=any(one.encoder.jumps for one in mechanisms))
     if not mechanisms:
         raise InvalidInput("no mechanism was given.", hint="give at least one Mechanism")
     check_there(model.parameters())

@@ -155,8 +155,7 @@ class PrivateRun:
         fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
         with fresh, ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
-        if not self._gradients.exact:
-            self.stamp("inexact")
+        self.stamp(*["inexact"] * (not self._gradients.exact))
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
         del total  # a large model's sum takes as much memory as its noise
@@ -203,7 +202,7 @@ class PrivateRun:
                 continue
             taken = 0
             for rows in self._gradients.chunks(batch, alike=alike):
-                gathering.add(draw.groups[positions[taken : taken + len(rows)]], rows)
+                gathering.add(positions[taken : taken + len(rows)], rows)
                 taken += len(rows)
         if gathering is not None:
             total = gathering.total

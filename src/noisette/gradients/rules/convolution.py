@@ -105,6 +105,9 @@ class Patches(Term):
     def __init__(self, geometry: Geometry, x: Tensor, g: Tensor, many: int) -> None:
         self._geometry, self._x, self._g, self._many = geometry, x, g, many
 
+    def parts(self) -> list[Tensor]:
+        return [torch.unflatten(part, 0, (-1, self._many)) for part in (self._x, self._g)]
+
     def rows(self, some: slice, out: Tensor) -> Tensor:
         how, many = self._geometry, self._many
         x, g = (torch.unflatten(part, 0, (-1, many))[some].flatten(0, 1) for part in (self._x, self._g))
