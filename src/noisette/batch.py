@@ -31,6 +31,8 @@ __all__ = [
     "unpacked",
 ]
 
+_CACHE_LINE = 64  # bytes
+
 Batch = Any
 """Tensors (B, ...) in tuples, lists and dicts, however nested; None may stand where there is nothing."""
 
@@ -132,12 +134,22 @@ def parts(batch: Batch, most: int) -> Iterator[Batch]:
 def filled(batch: Batch, count: int) -> Batch:
     """A batch of `count` examples: those of one that is no larger, and its last one again and again.
 
+    Memory is laid out alike for every batch: row after row, from an address where a cache line begins. What is computed
+    of an example may be rounded by where it lies, and where a view lies depends on the examples in front of it.
+
     >>> filled(torch.tensor([4, 5]), 4)
     tensor([4, 5, 5, 5])
     """
-    if size(batch) == count:
-        return batch
-    return change(batch, lambda part: torch.cat([part, part[-1:].expand(count - len(part), *part.shape[1:])]))
+
+    def alike(part: Tensor) -> Tensor:
+        if len(part) == count and part.is_contiguous() and part.data_ptr() % _CACHE_LINE == 0:
+            return part
+        out = torch.empty((count, *part.shape[1:]), dtype=part.dtype, device=part.device)
+        out[: len(part)] = part
+        out[len(part) :] = part[-1:]
+        return out
+
+    return change(batch, alike)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
+import noisette.numerics  # noqa: F401 - sets the mode of BLAS, which can be set until its first product
 from noisette.errors import InvalidInput
 from noisette.noise import Noise
 
-__all__ = ["Private", "Released"]
+__all__ = ["Private", "Released", "silence"]
 
 
 class Private:
@@ -73,3 +77,16 @@ class Released:
     values: torch.Tensor
     noise: Noise
     reproducible: bool
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Inside, no warning is shown, whoever raises it: a data set, a model or torch may warn about one example alone.
+
+    >>> import warnings
+    >>> with silence():
+    ...     warnings.warn("this label is unusual")
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from noisette import L2, Encoder, Ranked, Snap, Tails
 from noisette.compiled import variant
 from noisette.gradients import Gradients, SlowPath
-from noisette.gradients.reproducible import strict
+from noisette.numerics import strict
 
 COUNT = 45
 ENCODERS = [L2(radius=0.1), Ranked(profiles=Tails()), Snap()]

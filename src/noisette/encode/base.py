@@ -121,9 +121,12 @@ class Encoder(Spec):
         return self._single_image if self.micro_batch == 1 else self._single_image.widened()
 
     @property
-    @abstractmethod
     def jumps(self) -> bool:
-        """Whether the last bit of a gradient may move its encoding by more than the gradient moves."""
+        """Whether the last bit of a gradient may move its encoding much further than the gradient; assumed of others.
+
+        Such an encoder is used only if no bit of a gradient depends on other examples.
+        """
+        return True
 
     @property
     def largest(self) -> float:

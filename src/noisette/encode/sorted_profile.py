@@ -51,10 +51,6 @@ class SortedProfile(Encoder):
         longest = [float(block.norms.max()) for block in self.blocks]
         return Image(norm=float(np.nextafter(math.hypot(*longest), math.inf)), profiles=self.blocks)
 
-    @property
-    def jumps(self) -> bool:
-        return True  # where two coordinates change ranks, and Snap where one changes its sign
-
     def _encode(self, rows: torch.Tensor) -> torch.Tensor:
         encoded = torch.empty_like(rows)
         start = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -76,11 +77,11 @@ def _together() -> int:
     return 128 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 64
 
 
-class _Noting(TorchDispatchMode):
+class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes how wide the results are of functions of single numbers that round otherwise at an end."""
 
     def __init__(self, count: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._count = count
         self.widths = set[tuple[int, int]]()
 
@@ -132,5 +133,5 @@ def _compared(func: Any, args: Any, given: Any) -> bool:
         return [part.nan_to_num().flatten() for part in found if isinstance(part, Tensor)]
 
     whole = of(Tensor.flatten)
-    in_turn = zip(*(of(lambda part, number=number: part[number]) for number in range(_MANY)), strict=True)
+    in_turn = zip(*(of(itemgetter(number)) for number in range(_MANY)), strict=True)
     return not all(map(torch.equal, whole, map(torch.cat, in_turn)))

@@ -23,9 +23,9 @@ from noisette.gradients.losses import Loss
 from noisette.gradients.misfit import telling
 from noisette.gradients.objective import aim_of
 from noisette.gradients.plans import WIDE, Plan, Planner, culprit
-from noisette.gradients.reproducible import environment
 from noisette.gradients.terms import Term
 from noisette.gradients.ways import Loop, Vmap, Way
+from noisette.numerics import environment
 from noisette.objectives import Objective
 from noisette.private import Private
 from noisette.spec import whole
@@ -306,11 +306,17 @@ class Gradients:
         """What the check holds for: the modes that layers are in, and what decides how numbers are rounded."""
         return *environment(), *(module.training for module in self.model.modules())
 
+    def recheck(self) -> None:
+        """`check` again, on examples of the same shapes, if something that decided the last check has changed."""
+        if self._planner is not None and self._trusted != self._situation():
+            self._tried(self._like)
+
     def _trusted_plan(self, batch: Batch) -> Plan:
         """How the examples of a batch are computed; the model is checked first if that is still to be done."""
         self._check(batch)
-        if self._planner is None or self._trusted != self._situation():
-            self._tried(batch if self._like is None else self._like)
+        self.recheck()
+        if self._planner is None:
+            self._tried(batch)
         assert self._planner is not None
         return self._planner.of(batch)
 

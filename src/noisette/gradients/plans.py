@@ -20,10 +20,10 @@ from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.misfit import telling
 from noisette.gradients.objective import Aim
-from noisette.gradients.reproducible import strict
 from noisette.gradients.steady import Places, Sizes, Weights, steady
 from noisette.gradients.sums import at_a_time
 from noisette.gradients.ways import Loop, Way
+from noisette.numerics import strict
 
 __all__ = ["WIDE", "Plan", "Planner", "culprit"]
 
@@ -85,13 +85,10 @@ class Planner:
         self, aim: Aim, layout: Layout, ways: Sequence[Way], made: Batch, variant: int, *, chunk: int, exactly: bool
     ) -> None:
         self._aim, self._layout, self._variant = aim, layout, variant
-        self.slow: str | None = None
-        self.inexact: str | None = None
         self._weights, self._loop = Weights(layout), ways[-1]
         way, self.culprit = self._first(ways, made)
-        if self.culprit is not None:
-            self.slow = f"torch.func.vmap cannot run {self.culprit}"
-        self.first = self._sized(way, made, chunk)
+        self.slow = None if self.culprit is None else f"torch.func.vmap cannot run {self.culprit}"
+        self.first, self.inexact = self._sized(way, made, chunk)
         if self.inexact is not None and exactly:
             if not _shown(layout.parameters[0].device):
                 raise InvalidInput(
@@ -124,26 +121,22 @@ class Planner:
             self._loop.rows(made, self._layout.rows(size(made)))
         return self._loop, found
 
-    def _sized(self, way: Way, made: Batch, chunk: int) -> Plan:
-        """The plan for a way, with the sizes that it may be given; sets `inexact` if there are none."""
-        if isinstance(way, Loop):
-            self.inexact = None if _shown(self._layout.parameters[0].device) else _UNKNOWN
-            return Plan(way)
-        self.inexact = _UNKNOWN
+    def _sized(self, way: Way, made: Batch, chunk: int) -> tuple[Plan, str | None]:
+        """The plan for a way, with the sizes that it may be given, and why last bits may depend on other examples."""
         if not _shown(self._layout.parameters[0].device):
-            return Plan(way)
-        self.inexact = _LATE
+            return Plan(way), _UNKNOWN
+        if isinstance(way, Loop):
+            return Plan(way), None
         if not strict():
-            return Plan(way)
+            return Plan(way), _LATE
         held = min(chunk, at_a_time(way.copied if isinstance(way, Layers) else self._layout.dim))
         most = max(held, min(WIDE, at_a_time(way.copied))) if isinstance(way, Layers) else held
         places = Places(way, self._aim, made, self._layout, self._weights)
         sizes = steady(places, most, held)
         self._weights.spare()
-        self.inexact = None if sizes is not None else f"{type(self._aim.model).__name__} {_BY_PLACE}"
         if sizes is None:
-            return Plan(way)
-        return Plan(way, sizes, places, limit=held if sizes.least == held else None)
+            return Plan(way), f"{type(self._aim.model).__name__} {_BY_PLACE}"
+        return Plan(way, sizes, places, limit=held if sizes.least == held else None), None
 
     def _other(self, batch: Batch) -> Plan:
         """The plan for examples of another shape: the same way in two sizes, or the loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +13,10 @@ from noisette.account import Ledger
 from noisette.denoise import Denoiser
 from noisette.errors import InvalidInput
 from noisette.generator import as_seed
-from noisette.gradients import Gradients, Loss
+from noisette.gradients import Gradients, Inexact, Loss
 from noisette.grid import MOST
 from noisette.mechanism import Mechanism, Mechanisms, as_mechanisms
+from noisette.numerics import fingerprint
 from noisette.objectives import Objective
 from noisette.sampling import UNIT
 from noisette.spec import whole
@@ -117,7 +119,24 @@ def make_private(
     share = Share.agreed(processes, examples, sharded=sharded, units=people)
     _check_count(share, mechanisms)
     processes.copy_from_first(model.state_dict().values())
-    return PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
+    unlike = _computing_unlike(processes, gradients, mechanisms)
+    run = PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
+    run.stamp(*["inexact"] * unlike)
+    return run
+
+
+def _computing_unlike(processes: Processes, gradients: Gradients, mechanisms: Mechanisms) -> bool:
+    """Whether an example's gradient may depend on the process that computes it, and so on who else was drawn."""
+    if len(set(processes.digests(f"{gradients.exact} {fingerprint()}"))) == 1:
+        return False
+    sentence = "the processes of this run do not compute alike: processors, threads or libraries differ"
+    if any(one.encoder.jumps for one in mechanisms):
+        raise InvalidInput(
+            f"{sentence}, and an encoder by ranks jumps where bits change.",
+            hint="start all processes on machines of one kind, with the same OMP_NUM_THREADS; or take L2",
+        )
+    warnings.warn(Inexact(f"epsilon is for real numbers only: {sentence}"), stacklevel=4)
+    return True
 
 
 def _for_units(mechanism: Mechanism, given: bool) -> Mechanism:

@@ -18,7 +18,8 @@ from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
 from noisette.generator import Generator
 from noisette.gradients import Gradients, own_randomness
 from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
-from noisette.private import Private, Released
+from noisette.numerics import fingerprint
+from noisette.private import Private, Released, silence
 from noisette.spec import canonical
 from noisette.training.examples import Draw, Examples, Part
 from noisette.training.gathering import Gathering
@@ -70,6 +71,7 @@ class PrivateRun:
         self.updates = 0
         self._guard = Guard(gradients.parameters)
         self.stamps: tuple[str, ...] = ()
+        self._computing = self.processes.digests(fingerprint())
         self.stamp(*["reproducible"] * self._noise.reproducible, *["inexact"] * (not gradients.exact))
 
     @property
@@ -153,7 +155,8 @@ class PrivateRun:
         mechanism, self._guard.on = self.mechanisms[which], True
         # from a secret: under a seed that others know, one example more would change what all others draw
         fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
-        with fresh, ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
+        self._gradients.recheck()
+        with fresh, silence(), ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self.stamp(*["inexact"] * (not self._gradients.exact))
         self._pay(which)
@@ -179,6 +182,11 @@ class PrivateRun:
             for ledger in self._ledgers:
                 ledger.spend(mechanism, ahead, stamps=self.stamps)
             self.processes.check_same_weights(self._gradients.parameters, self.updates)
+            if self.processes.size > 1 and self.processes.digests(fingerprint()) != self._computing:
+                raise InvalidInput(
+                    "a process computes with other threads or libraries than when the run began.",
+                    hint="leave torch.set_num_threads and the like alone until the run has ended; resume it",
+                )
             self._paid[which] += ahead
             self._unused[which] += ahead
         self._unused[which] -= 1

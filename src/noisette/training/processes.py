@@ -137,6 +137,10 @@ class Processes:
             if other is not None:
                 raise InvalidInput(f"process {other} has another {name.replace('_', ' ')} than process 0.", hint=hint)
 
+    def digests(self, value: str) -> tuple[int, ...]:
+        """A number for the `value` of every process, in their order: equal numbers stand for equal values."""
+        return tuple(found for (found,) in self.gathered([_digest(value.encode())]))
+
     def check_same_weights(self, parameters: Iterable[Tensor], updates: int) -> None:
         """Refuse to go on where a process has other `parameters`: cheap, so that it can be done often.
 

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from noisette.batch import Batch, Packed, as_batch, change, joined, kind, packed, size, unpacked
 from noisette.errors import InvalidInput, NoisetteError, Unreadable
+from noisette.private import silence
 from noisette.training.examples import Draw, Examples, Index, Part
 
 __all__ = ["Read"]
@@ -150,6 +151,10 @@ class _OneByOne(Dataset[Any]):
         self._dataset, self._count, self._collate_fn, self._dtype = dataset, count, collate_fn, dtype
 
     def __getitem__(self, number: int) -> Batch | _Failed:
+        with silence():  # here too: workers are processes of their own
+            return self._one(number)
+
+    def _one(self, number: int) -> Batch | _Failed:
         # not through a __getitems__ of its own, which would see all examples of a draw, and might pad to the longest
         if len(self._dataset) != self._count:
             return _Failed(

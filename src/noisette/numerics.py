@@ -16,7 +16,7 @@ import torch
 
 from noisette import compiled
 
-__all__ = ["environment", "processor", "strict"]
+__all__ = ["environment", "fingerprint", "strict"]
 
 _AUTO_STRICT = 0x10002  # MKL_CBWR_AUTO with MKL_CBWR_STRICT, of mkl_types.h
 _ALL = -1  # both, of mkl_cbwr_get
@@ -30,24 +30,36 @@ def strict() -> bool:
 
 def environment() -> tuple[object, ...]:
     """What may change while a process runs, and with it how the same numbers are rounded."""
-    return torch.get_num_threads(), compiled.variant(), torch.get_float32_matmul_precision(), strict()
+    return (
+        torch.get_num_threads(),
+        compiled.variant(),
+        torch.get_float32_matmul_precision(),
+        torch._C._get_mkldnn_enabled(),
+        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+        strict(),
+    )
+
+
+def fingerprint() -> str:
+    """All that bits depend on in this process: processes whose fingerprints are equal compute alike."""
+    return repr((environment(), _machine()))
 
 
 @cache
-def processor() -> str:
-    """What libraries choose their code by: the processor, as the system describes it, and torch's version."""
+def _machine() -> tuple[str, ...]:
+    """What libraries choose their code by: the processor as the system describes it, and torch's version."""
     lines = [platform.machine(), platform.processor()]
     described = Path("/proc/cpuinfo")
     if described.is_file():
         first = described.read_text(errors="replace").partition("\n\n")[0].splitlines()
         lines += [line for line in first if line.startswith(("model", "vendor_id", "cpu family", "stepping", "flags"))]
-    return "\n".join([*lines, torch.__version__, torch.backends.cpu.get_cpu_capability()])
+    return *lines, torch.__version__, torch.backends.cpu.get_cpu_capability()
 
 
 @cache
 def _mkl() -> Any:
     """The library that torch takes products from, if it is MKL and can be asked for its mode."""
-    if not torch.backends.mkl.is_available():
+    if not torch._C.has_mkl:
         return None
     for name in ("libtorch_cpu.so", "torch_cpu.dll", "libtorch_cpu.dylib"):
         try:
