@@ -247,6 +247,38 @@ def test_all_on_more_threads_and_with_other_kernels(threads: int, kernel: str) -
     assert elsewhere(threads, kernel, 4, *MODELS) == "all exact"
 
 
+@pytest.mark.parametrize("name", ["a network of width 18", "GRU", "convolution", "a bare matrix"])
+def test_where_examples_lie_in_memory_makes_no_difference(name: str) -> None:
+    """A view begins where the examples in front of it end, and may lie column by column."""
+    torch.manual_seed(1)
+    model, loss, x, y = MODELS[name]()
+    gradients = Gradients(model, loss, exactly=True)
+    encoder = Snap(dim=gradients.dim)
+    gradients.check((x[:1], y[:1]))
+    usual = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
+    for shift in (1, 3, 5):
+        elsewhere = torch.cat([torch.zeros(shift), x.flatten()])[shift:].view(x.shape)
+        assert elsewhere.data_ptr() % 64
+        assert torch.equal(gradients.encoded_sum(encoder, (elsewhere, y)).unsafe_values(), usual)
+    by_columns = x.transpose(0, -1).contiguous().transpose(0, -1)
+    assert not by_columns.is_contiguous()
+    assert torch.equal(gradients.encoded_sum(encoder, (by_columns, y)).unsafe_values(), usual)
+
+
+def test_threads_that_are_set_after_the_check_bring_another_check() -> None:
+    torch.manual_seed(1)
+    model, loss, x, y = MODELS["a network of width 51"]()
+    gradients, before = Gradients(model, loss, exactly=True), torch.get_num_threads()
+    gradients.check((x[:1], y[:1]))
+    planner = gradients._planner
+    try:
+        torch.set_num_threads(3 - min(before, 2))
+        assert moved(gradients, Snap(dim=gradients.dim), x, y, 7) == 0
+    finally:
+        torch.set_num_threads(before)
+    assert gradients._planner is not planner
+
+
 @contextmanager
 def rounding_by_place(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """A layer whose outputs depend, in a last bit, on the place of an example in a batch."""

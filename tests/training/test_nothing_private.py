@@ -7,6 +7,7 @@ gradient counts as zero, so that it is as good as gone.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,14 +18,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import Mechanism, Private, Released
+from noisette import L2, Gaussian, Mechanism, Private, Released, make_private
 from noisette import data as datasets
-from noisette.account import ledger
+from noisette.account import Ledger, ledger
 from noisette.cli import train
 from noisette.data import Dataset
 from noisette.denoise import Denoiser
 from noisette.training import PoissonSampler, Trainer, private_run
 from tests.cli.command import Command, Outcome
+from tests.gradients.models import Recurrent
 from tests.training.tiny import gaussian, trainer_of
 
 EXAMPLES = 50
@@ -112,6 +114,77 @@ def test_a_training_loss_is_seen(stage: _Stage) -> None:
         _, left = stage(_neighbour(data, torch.full((1, 4, 4), 9.0), label), "--unsafe-show-private-metrics")
         seen |= {name for name in files if left[name] != files[name]}
     assert seen == {"runs/digits-0001/metrics.jsonl"}
+
+
+class _Telling(torch.nn.Module):
+    """Warns, in the loop that it needs, of inputs that are large, and of sequences that are long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.out = torch.nn.Linear(3, 5), torch.nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if float(x.abs().max()) > 50 or x.shape[1] > 5:
+            warnings.warn("this example is unusual", UserWarning, stacklevel=1)
+        return self.out(torch.tanh(self.inside(x)).mean(dim=1))
+
+
+class _Sequences:
+    """Warns of an example when it is read."""
+
+    def __init__(self, examples: list[Tensor]) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        found = self._examples[number]
+        if found.shape[0] != 4:
+            warnings.warn(f"example {number} has {len(found)} rows", UserWarning, stacklevel=1)
+        return found, number % 3
+
+
+@pytest.mark.parametrize("model", [_Telling, lambda: Recurrent(torch.nn.GRU(3, 5, batch_first=True), 5)])
+def test_examples_of_other_shapes_cannot_be_told_apart(
+    model: Callable[[], torch.nn.Module],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One example is replaced: by one of another length, of other values, or that only the loop can take."""
+    monkeypatch.setattr(ledger, "_now", lambda: "2000-01-01T00:00:00Z")
+    monkeypatch.setattr(ledger, "_identity", lambda: "0" * 16)
+    honest, kept = private_run.release, list[Released]()
+    usual = [torch.randn(4, 3, generator=torch.Generator().manual_seed(number)) for number in range(12)]
+    others = [torch.randn(1, 3), torch.randn(4, 3) * 1e3, torch.randn(9, 3), torch.full((9, 3), torch.nan)]
+
+    def shown(examples: list[Tensor], place: str) -> tuple[object, ...]:
+        torch.manual_seed(0)
+        mechanism = Mechanism(L2(), Gaussian(2.0), rate=0.999999, steps=6)
+        net, file = model(), tmp_path / place / "ledger.jsonl"
+        with warnings.catch_warnings(record=True) as said, Ledger(file, data="sequences") as book:
+            warnings.simplefilter("always")
+            run = make_private(net, torch.nn.CrossEntropyLoss(), _Sequences(examples), mechanism, ledger=book)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in run:
+                optimizer.step()
+        words = [str(one.message) for one in said], *capfd.readouterr(), caplog.text
+        return words, run.stamps, run._gradients.path, file.read_bytes(), [p.tolist() for p in net.parameters()]
+
+    def first(*args: Any, **options: Any) -> Released:
+        kept.append(honest(*args, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(private_run, "release", first)
+    shown(usual, "first")
+    found = []
+    for number, one in enumerate([usual[-1], *others]):
+        again = iter(kept)
+        monkeypatch.setattr(private_run, "release", lambda *_, again=again, **__: next(again))
+        found.append(shown([*usual[:-1], one], str(number)))
+    assert found == found[:1] * len(found)
 
 
 # -- P7 ----------------------------------------------------------------------------------------------------------------
