@@ -156,6 +156,11 @@ class PrivateRun:
         # from a secret: under a seed that others know, one example more would change what all others draw
         fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
         self._gradients.recheck()
+        if self.processes.size > 1 and self.processes.digests(fingerprint()) != self._computing:
+            raise InvalidInput(
+                "a process computes with other threads or libraries than when the run began.",
+                hint="leave torch.set_num_threads and the like alone until the run has ended; resume it",
+            )
         with fresh, silence(), ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
             total = self._private_sum(mechanism)
         self.stamp(*["inexact"] * (not self._gradients.exact))
@@ -182,11 +187,6 @@ class PrivateRun:
             for ledger in self._ledgers:
                 ledger.spend(mechanism, ahead, stamps=self.stamps)
             self.processes.check_same_weights(self._gradients.parameters, self.updates)
-            if self.processes.size > 1 and self.processes.digests(fingerprint()) != self._computing:
-                raise InvalidInput(
-                    "a process computes with other threads or libraries than when the run began.",
-                    hint="leave torch.set_num_threads and the like alone until the run has ended; resume it",
-                )
             self._paid[which] += ahead
             self._unused[which] += ahead
         self._unused[which] -= 1
