@@ -91,7 +91,7 @@ def test_physical_batches_have_one_shape(units: bool, given: list[int]) -> None:
             seed=3,
         )
         sums.append([run._private_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)])
-        assert set(given) == {7}, "two examples, or none, are computed as seven are"
+        assert len(set(given)) == 1, "two examples, or none, are computed as all others are"
         given.clear()
     free = Mechanism(L2(), Gaussian(1.0), 0.3, 30)
     run = make_private(network(), LOSS, examples(), free, units=ids, chunk=7, seed=3)

@@ -207,4 +207,5 @@ def test_a_label_out_of_range_is_not_told() -> None:
     with pytest.raises(InvalidInput) as caught:
         make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), (x, y), mechanism).step()
     assert "6" not in str(caught.value)
-    assert caught.value.__suppress_context__
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None

@@ -200,13 +200,13 @@ def test_gradients_are_taken_ahead_and_parameters_restored(monkeypatch: pytest.M
     gain = 0.3
     trainer = trainer_of(gaussian(4), denoiser=Kalman(gain=gain), seed=0)
     model, ahead = trainer.model, []
-    chunks = Gradients.chunks
+    honest = Gradients.encoded_sum
 
     def watched(self: Gradients, *args: Any, **options: Any) -> Any:
         ahead.append(flat(model.parameters()))
-        return chunks(self, *args, **options)
+        return honest(self, *args, **options)
 
-    monkeypatch.setattr(Gradients, "chunks", watched)
+    monkeypatch.setattr(Gradients, "encoded_sum", watched)
     before: list[torch.Tensor] = []
     after_release: list[torch.Tensor] = []
     release = private_run.release

@@ -1,8 +1,10 @@
-"""Functions of single numbers that round otherwise at the end of a vector, and the sizes of batches that leave no end.
+"""What rounds otherwise at the end of a vector, and the sizes of batches that leave no end.
 
-Torch computes such a function for as many numbers at a time as two vectors of the processor hold, and with other code
-for what is left over at the end, or where a thread's share ends. Some functions, like a sigmoid, are not rounded alike
-by both. Which ones is found by computing them, for thousands of numbers, once at an end and once elsewhere.
+Torch computes a function of single numbers for as many of them at a time as two vectors of the processor hold, and with
+other code for what is left over at the end, or where a thread's share ends. Some functions, like a sigmoid, are not
+rounded alike by both. Which ones is found by computing them, for thousands of numbers, once at an end and once
+elsewhere. A product of a matrix and one vector, which the strict mode of MKL does not cover, is computed for a few rows
+at a time; for how many is found in the same way.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _UNMARKED = frozenset({
     "softshrink_backward", "hardshrink", "hardshrink_backward", "_prelu_kernel", "_prelu_kernel_backward",
 })
 # fmt: on
+_INNER = 2, 14, 31, 50, 129  # lengths of vectors
+_PRODUCTS = frozenset({"mm", "addmm", "mv", "addmv"})  # of a matrix, perhaps with one vector
 _SHARED = 32768  # numbers from which on torch shares them among threads
 _SHORT, _MANY = 15, 512  # numbers that fill no two vectors, and how many times so many are tried
 
@@ -46,9 +50,9 @@ _ROUND_ALIKE = frozenset({
 
 @dataclass(frozen=True)
 class Ends:
-    """How many numbers an example has in each tensor that is computed otherwise at its end, and their size in bytes.
+    """How many numbers an example has in each tensor that is computed otherwise at its end, and how many go together.
 
-    >>> Ends(frozenset({(50, 4)})).fits(count=64, threads=1), Ends(frozenset({(50, 4)})).fits(count=63, threads=1)
+    >>> Ends(frozenset({(50, 32)})).fits(count=64, threads=1), Ends(frozenset({(50, 32)})).fits(count=63, threads=1)
     (True, False)
     """
 
@@ -63,12 +67,12 @@ class Ends:
 
     def fits(self, count: int, threads: int) -> bool:
         """Whether `count` examples fill whole vectors in every share of a thread."""
-        return all(_whole(count * width, size, threads) for width, size in self.widths)
+        return all(_whole(count * width, together, threads) for width, together in self.widths)
 
 
-def _whole(numbers: int, size: int, threads: int) -> bool:
+def _whole(numbers: int, together: int, threads: int) -> bool:
     shares = 1 if numbers < _SHARED else min(threads, -(-numbers // _SHARED))
-    return numbers % (shares * _together() // size) == 0
+    return numbers % (shares * together) == 0
 
 
 @cache
@@ -78,7 +82,7 @@ def _together() -> int:
 
 
 class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes how wide the results are of functions of single numbers that round otherwise at an end."""
+    """Notes how wide the results are that round otherwise at an end."""
 
     def __init__(self, count: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -89,13 +93,31 @@ class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = kwargs or {}
         found = func(*args, **given)
         name = func.overloadpacket.__name__.rstrip("_")
-        if name in _ROUND_ALIKE or not (torch.Tag.pointwise in func.tags or name in _UNMARKED):
+        rows = name in _PRODUCTS and (found.ndim == 1 or 1 in found.shape)
+        if not rows and (name in _ROUND_ALIKE or not (torch.Tag.pointwise in func.tags or name in _UNMARKED)):
             return found
         for part in tree_flatten(found)[0]:
             plain = isinstance(part, Tensor) and part.is_floating_point() and part.numel() % self._count == 0
-            if plain and part.numel() and _differs_at_ends(func, part.dtype, args, given):
-                self.widths.add((part.numel() // self._count, part.element_size()))
+            if plain and part.numel() and (rows or _differs_at_ends(func, part.dtype, args, given)):
+                together = _rows_together(part.dtype) if rows else _together() // part.element_size()
+                self.widths.add((part.numel() // self._count, together))
         return found
+
+
+@cache
+def _rows_together(dtype: torch.dtype) -> int:
+    """The least number of rows that a matrix times a vector has to be a multiple of, so that all rows round alike."""
+    public = torch.Generator().manual_seed(0)
+
+    def alike(count: int, inner: int) -> bool:
+        x, y = (torch.randn(1, inner, generator=public).to(dtype) for _ in range(2))
+        found = x.expand(count, inner).contiguous() @ y[0]
+        return torch.equal(found, found[:1].expand_as(found))
+
+    def hold(step: int) -> bool:
+        return all(alike(step * many, inner) for many in (1, 3, 5, 17) for inner in _INNER for _ in range(8))
+
+    return next((step for step in (1, 4, 8, 16) if hold(step)), 32)
 
 
 _found: dict[object, bool] = {}

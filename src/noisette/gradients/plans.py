@@ -55,11 +55,13 @@ class Plan:
             yield part, self._size(size(part) if alike is None else min(expected, largest), largest)
 
     def _largest(self, most: int, expected: int) -> int:
-        """The largest size up to `most` that holds, and that so many examples as are `expected` need."""
-        wanted = min(self.sizes.most(most), self.sizes.of(expected))
-        while wanted > self.sizes.least and not self._holds(wanted):
-            wanted -= self.sizes.step
-        return wanted
+        """The smallest size for as many examples as are `expected`, or the largest up to `most`; one that holds."""
+        largest = self.sizes.most(most)
+        wanted = min(largest, self.sizes.of(expected))
+        for size in (*range(wanted, largest + 1, self.sizes.step), *range(wanted, self.sizes.least, -self.sizes.step)):
+            if self._holds(size):
+                return size
+        return self.sizes.least
 
     def _size(self, count: int, largest: int) -> int:
         """The smallest size for `count` examples that holds; `largest` does."""
