@@ -14,8 +14,9 @@ from noisette import compiled
 from noisette.gradients import layers, rules, sites, steady, sums
 from noisette.gradients import terms as terms_module
 from noisette.gradients.isolation import Witness
+from noisette.gradients.lookup import Lookup
 from noisette.gradients.rules import base, embedding, linear
-from noisette.gradients.terms import Added, Factored, Lookup, Outer, Products, Rows, Term, Wide
+from noisette.gradients.terms import Added, Factored, Outer, Products, Rows, Term, Wide
 from tests.faults.table import by, fault
 from tests.gradients import test_memory, test_sums, test_terms, test_transformers, test_wide
 from tests.gradients.rules import test_rules, test_uses

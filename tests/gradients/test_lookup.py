@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from noisette import compiled
-from noisette.gradients.terms import Lookup
+from noisette.gradients.lookup import Lookup
 from tests._kernels.bucketed import VARIANTS
 
 STEP = 2.0**-27

@@ -13,8 +13,9 @@ from noisette import L2, Blocks, Encoder, Ranked, Snap, Tails
 from noisette._kernels import native, reference
 from noisette.gradients import Gradients, sums
 from noisette.gradients.layout import Layout
+from noisette.gradients.lookup import Lookup
 from noisette.gradients.rules.convolution import Geometry, Image, Patches
-from noisette.gradients.terms import Added, Lookup, Outer, Part, Products, Rows, Term
+from noisette.gradients.terms import Added, Outer, Part, Products, Rows, Term
 from tests._kernels.bucketed import VARIANTS
 from tests.gradients.models import Tied, encoded
 from tests.gradients.rules.cases import bent

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from noisette.gradients.terms import Added, Factored, Lookup, Outer, Part, Products, Rows, Term, outer, single
+from noisette.gradients.lookup import Lookup
+from noisette.gradients.terms import Added, Factored, Outer, Part, Products, Rows, Term, outer, single
 from tests.gradients.rules.cases import check_term
 from tests.helpers import ordinary_rows
 

@@ -11,8 +11,9 @@ from noisette import L2
 from noisette._kernels import reference
 from noisette.gradients import Gradients, terms
 from noisette.gradients.layout import Layout
+from noisette.gradients.lookup import Lookup
 from noisette.gradients.steady import Sizes
-from noisette.gradients.terms import Lookup, Products, Rows, Term, Wide, outer
+from noisette.gradients.terms import Products, Rows, Term, Wide, outer
 from tests._kernels.bucketed import VARIANTS
 from tests.gradients.models import Then, encoded
 from tests.gradients.rules.cases import bent

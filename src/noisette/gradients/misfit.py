@@ -1,9 +1,10 @@
-"""A model, a loss and examples that do not fit: torch's error, in a sentence that says what was tried."""
+"""A model, a loss and examples that do not fit: what is said of it, and what is not where examples are private."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,9 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 from noisette.batch import Batch
 from noisette.errors import InvalidInput, NoisetteError
 
-__all__ = ["telling"]
+__all__ = ["on_private", "telling"]
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -39,6 +42,25 @@ def telling(model: nn.Module, made: Batch) -> Iterator[None]:
             f"({_kinds(made)}): {said}.",
             hint=_hint(said, next(model.parameters()).dtype),
         ) from error
+
+
+def on_private(run: Callable[[], _T]) -> _T:
+    """What `run` returns; what it raises on private examples may tell of them, and something else is raised."""
+    try:
+        return run()
+    except NoisetteError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a model raises
+        memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+    # not while the first error is handled: it would be kept as the context of this one
+    if memory:
+        raise InvalidInput(
+            "a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)"
+        )
+    raise InvalidInput(
+        "the model or the loss fails on an example that was drawn.",
+        hint="are all targets and tokens below the number of classes and of embeddings? run both on all of your data",
+    )
 
 
 def _hint(said: str, dtype: torch.dtype) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +15,11 @@ from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import sums
 from noisette.gradients.calls import Calls
-from noisette.gradients.isolation import Witness, made_up, refuse_batch_statistics, without_dropout
+from noisette.gradients.isolation import confirmed, made_up, refuse_batch_statistics, without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.losses import Loss
-from noisette.gradients.misfit import telling
+from noisette.gradients.misfit import on_private, telling
 from noisette.gradients.objective import aim_of
 from noisette.gradients.plans import WIDE, Plan, Planner, culprit
 from noisette.gradients.terms import Term
@@ -32,9 +31,6 @@ from noisette.spec import whole
 
 __all__ = ["Gradients", "Inexact", "SlowPath", "Trial"]
 
-_T = TypeVar("_T")
-
-_ATTEMPTS = 3
 _FUSED_CHUNK = WIDE  # examples whose activations are held at a time, where no gradient is
 _LINEAR_CHUNK = 4096  # the same where all layers are Linear, whose activations are small
 
@@ -161,7 +157,7 @@ class Gradients:
         """
         plan = self._trusted_plan(batch)
         self._layout.spare()  # of what the last step has left: this one's activations would come on top of it
-        total = _on_private(partial(self._fused_sum, encoder, batch, alike, plan))
+        total = on_private(partial(self._fused_sum, encoder, batch, alike, plan))
         if total is None:
             total = self.zeros()
             for some in self._stream(plan, batch, alike):
@@ -230,7 +226,7 @@ class Gradients:
             variant = 0
             for made in others:
                 try:
-                    self._fast = self._confirmed(made)
+                    self._fast = confirmed(self._aim, self._layout, self._fast, made)
                     break
                 except NoisetteError:
                     raise
@@ -239,7 +235,7 @@ class Gradients:
             else:
                 made = last
                 with telling(self.model, made):
-                    self._fast = self._confirmed(made)
+                    self._fast = confirmed(self._aim, self._layout, self._fast, made)
             for way in self._fast:
                 way.settled = True
             ways = (*self._fast, *self._general)
@@ -264,24 +260,6 @@ class Gradients:
 
     def _candidates(self) -> tuple[Layers, ...]:
         return Layers.candidates(self._aim, self._layout, self._calls)
-
-    def _confirmed(self, batch: Batch) -> tuple[Layers, ...]:
-        """The fast ways that are right on the examples of a batch; raises where the model mixes examples.
-
-        Rounding decides which of two nearly equal values a max-pool passes on, and then a gradient differs though
-        nothing is mixed: about once in a hundred models. So what differs is looked at again on changed examples.
-        """
-        for attempt in range(_ATTEMPTS):
-            try:
-                witness = Witness(self._aim, self._layout, change(batch, partial(_changed, attempt=attempt)))
-            except InvalidInput:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                continue
-            confirmed = tuple(way for way in self._fast if witness.confirms(way))
-            if confirmed == self._fast:
-                break
-        return confirmed
 
     def write(self, flat: Tensor, over: float = 1.0) -> None:
         """Set ``grad`` of every trainable parameter from a vector (dim,), divided by `over` and copied.
@@ -326,34 +304,11 @@ class Gradients:
         for part, wide in plan.chunks(batch, min(self._chunk, together), alike):
             count, whole = size(part), filled(part, wide)
             if isinstance(way, Layers):
-                terms = _on_private(partial(way.terms, whole, count))
+                terms = on_private(partial(way.terms, whole, count))
                 for some, rows in way.blocks(terms, wide):
                     if some.start < count:
                         yield rows[: count - some.start]
             else:
                 rows = self._layout.rows(wide)
-                _on_private(partial(way.rows, whole, rows))
+                on_private(partial(way.rows, whole, rows))
                 yield rows[:count]
-
-
-def _on_private(run: Callable[[], _T]) -> _T:
-    """What `run` returns; what it raises on private examples may tell of them, and something else is raised."""
-    try:
-        return run()
-    except NoisetteError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a model raises
-        memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
-    # not while the first error is handled: it would be kept as the context of this one
-    if memory:
-        raise InvalidInput(
-            "a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)"
-        )
-    raise InvalidInput(
-        "the model or the loss fails on an example that was drawn.",
-        hint="are all targets and tokens below the number of classes and of embeddings? run both on all of your data",
-    )
-
-
-def _changed(part: Tensor, attempt: int) -> Tensor:
-    return (part * (1 - attempt / 32) if part.is_floating_point() else part).roll(attempt, 0)

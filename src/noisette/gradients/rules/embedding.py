@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from noisette.gradients.lookup import Lookup
 from noisette.gradients.rules.base import Rule, Use
-from noisette.gradients.terms import Lookup
 
 __all__ = ["Embedding"]
 
