@@ -39,7 +39,7 @@ def encoded(kernel: Kernel, terms: Mapping[Term, int], count: int) -> Tensor:
     """The encoded sum, float64 (dim,), of the gradients of `count` examples: terms with the length of each."""
     layout = Layout(nn.ParameterList([torch.zeros(length) for length in terms.values()]))
     total = torch.zeros(layout.dim, dtype=torch.float64)
-    sums.add(kernel, list(terms), layout, count, total, most=256)
+    sums.add(kernel, list(terms), layout, count, count, total, most=256)
     return sums.in_order(list(terms), layout, total)
 
 
