@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 import tomllib
 import warnings
 import zipfile
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.locks import hold
+from noisette.regular import NotRegular, opened
 
 __all__ = [
     "array",
@@ -115,9 +115,10 @@ def naming(path: Path) -> Iterator[None]:
 def raw(path: Path) -> bytes:
     """The bytes of a file."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device has no end
-            raise InvalidInput(f"{path} is not a file.", hint=_RUN)
-        return path.read_bytes()
+        with opened(path) as file:
+            return file.read()
+    except NotRegular:
+        raise InvalidInput(f"{path} is not a regular file.", hint="give a file on a disk, or a link to one") from None
     except FileNotFoundError:
         there = f"{path.parent} has no {path.name}." if path.parent.is_dir() else f"there is no folder {path.parent}."
         raise InvalidInput(there, hint=_RUN) from None
@@ -245,9 +246,8 @@ def array(path: Path) -> Tensor:
     if not os.path.exists(path):
         raise InvalidInput(f"there is no file {path}.", hint="give the path of an array that numpy.save has written")
     try:
-        if not path.is_file():
-            raise FileNotFoundError
-        found = np.lib.format.open_memmap(path, mode="r")  # mapped, so that a header cannot ask for memory
+        with opened(path):
+            found = np.lib.format.open_memmap(path, mode="r")  # mapped, so that a header cannot ask for memory
         if found.dtype.kind not in "fiub":
             raise TypeError
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite

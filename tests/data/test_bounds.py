@@ -74,13 +74,25 @@ def test_wrong_bounds_are_named(tmp_path: Path, bounds: str, message: str) -> No
 @pytest.mark.parametrize("name", ["mean radius", "größe", "a.b", 'say "x"'])
 def test_the_line_that_is_asked_for_is_toml(tmp_path: Path, name: str) -> None:
     path, quoted = tmp_path / "t.csv", name.replace('"', '""')
-    path.write_text(f'"{quoted}",kind\n1,a\n2,b\n')
-    path.with_suffix(".bounds.toml").write_text("")
+    path.write_text(f'"{quoted}",age,kind\n1,0,a\n2,0,b\n')
+    age = "age = [0, 120]\n"
+    path.with_suffix(".bounds.toml").write_text(age)
     with refused(match="has no bounds") as error:
         load(f"csv:{path}:kind")
     line = error.value.hint.removeprefix("write a line ").partition(" into it")[0]
-    path.with_suffix(".bounds.toml").write_text(line.replace("LOW, HIGH", "0, 2"), encoding="utf-8")
-    assert load(f"csv:{path}:kind").train_inputs.tolist() == [[0], [1]]
+    path.with_suffix(".bounds.toml").write_text(age + line.replace("LOW, HIGH", "0, 2"), encoding="utf-8")
+    assert load(f"csv:{path}:kind").train_inputs.tolist() == [[0, -1], [1, -1]]
+
+
+@pytest.mark.parametrize("bounds", ["", "age = [0, 120]\n"])
+def test_bounds_of_a_table_without_a_header_tell_no_cell(tmp_path: Path, bounds: str) -> None:
+    """The first row of this one has a cell that is called like the target."""
+    path = tmp_path / "t.csv"
+    path.write_text("12a,HIV,kind\n1,2,a\n3,4,b\n")
+    path.with_suffix(".bounds.toml").write_text(bounds)
+    with refused(match=r"in .*t\.bounds\.toml, the bounds are of no column of the table") as error:
+        load(f"csv:{path}:kind")
+    assert not any(cell in str(error.value) for cell in ("12a", "HIV"))
 
 
 def test_bounds_that_were_given_by_hand_are_in_no_file(tmp_path: Path) -> None:

@@ -77,11 +77,11 @@ def test_one_row_less_moves_no_other_row(tmp_path: Path) -> None:
         ("y\n0\n1\n", "target column alone"),
         ("a,b,y\n1,2,0\n1,0\n", "line 3 of table.csv has 2 cells where the header has 3"),
         ("a,b,y\n1,2,0\n1,2,3,0\n", "line 3 of table.csv has 4 cells"),
-        ("a,b,y\n1,2,0\n1,secret,0\n", "column 'b' of table.csv holds no number on line 3"),
-        ("a,b,y\n1,,0\n", "column 'b' of table.csv holds no number on line 2"),
-        ("a,b,y\n1,NaN,0\n", "column 'b' of table.csv holds no finite number on line 2"),
-        ("a,b,y\n-inf,1,0\n", "column 'a' of table.csv holds no finite number on line 2"),
-        ("a,b,y\n1e39,1,0\n", "column 'a' of table.csv holds no finite number on line 2"),
+        ("a,b,y\n1,2,0\n1,secret,0\n", "column 2 of table.csv holds no number on line 3"),
+        ("a,b,y\n1,,0\n", "column 2 of table.csv holds no number on line 2"),
+        ("a,b,y\n1,NaN,0\n", "column 2 of table.csv holds no finite number on line 2"),
+        ("a,b,y\n-inf,1,0\n", "column 1 of table.csv holds no finite number on line 2"),
+        ("a,b,y\n1e39,1,0\n", "column 1 of table.csv holds no finite number on line 2"),
         ("a,b,y\n1,2,0\n1,2,\n", "empty label"),
         ("a,b,y\n1,2,0\n1,2,0.5\n", "numbers that are not integers"),
         ("a,b,y\n1,2,1\n1,2,01\n", "one integer in two ways"),
@@ -102,7 +102,7 @@ def test_bad_tables_are_refused(tmp_path: Path, text: str, match: str) -> None:
     ("cell", "hint"), [("", "fill in"), (" NA ", "fill in"), ("nan", "fill in"), ("red", "0 and 1")]
 )
 def test_missing_values_are_to_be_filled_in(tmp_path: Path, cell: str, hint: str) -> None:
-    with refused(InvalidInput, match=rf"column 'b' of table\.csv holds no .*\n\nhint: .*{hint}"):
+    with refused(InvalidInput, match=rf"column 2 of table\.csv holds no .*\n\nhint: .*{hint}"):
         Dataset.from_csv(table(tmp_path, f"a,b,y\n1,2,0\n1,{cell},1\n"), "y")
 
 
@@ -112,19 +112,19 @@ def test_a_binary_file_is_no_table(tmp_path: Path) -> None:
         Dataset.from_csv(tmp_path / "t.csv", "y")
 
 
-def test_a_missing_table_and_a_near_miss_get_hints(tmp_path: Path) -> None:
+def test_a_missing_table_or_column_gets_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
         Dataset.from_csv(tmp_path / "none.csv", "y")
-    with pytest.raises(InvalidInput, match="did you mean income"):
+    with pytest.raises(InvalidInput, match="no column 'incom'"):
         Dataset.from_csv(table(tmp_path, "age,income\n1,2\n"), "incom")
 
 
-@pytest.mark.parametrize(("unit", "hint"), [("nope", "--unit names a column of the table"), ("patent", "patient")])
+@pytest.mark.parametrize(("unit", "hint"), [("nope", "--unit names a column of the table"), ("patent", "--unit names")])
 def test_a_unit_that_is_no_column(tmp_path: Path, unit: str, hint: str) -> None:
     path = table(tmp_path, "patient,dose,smoker,y\np,1,0,a\nq,2,1,b\n")
     with refused(InvalidInput, match=f"no column '{unit}'.*\n\nhint: .*{hint}") as error:
         Dataset.from_csv(path, "y", unit=unit)
-    assert not any(name in str(error.value) for name in ("dose", "smoker"))
+    assert not any(name in str(error.value) for name in ("patient", "dose", "smoker"))
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,15 @@ def test_a_unit_that_is_no_column(tmp_path: Path, unit: str, hint: str) -> None:
         ("Alice Smith,34,34\nBob,34,no\n", "seems to have no header"),
         ("34,34,outcome\n1,2,no\n", "seems to have no header"),
         ("Alice Smith,HIV+\nBob,no\n", "no column 'outcome'"),
+        ("Alice Smith,HIV+,outcomes\nBob,no,n\n", "no column 'outcome'"),
+        ("Alice Smith,HIV+,outcome\nBob,no,n\n", "column 1 of table.csv holds no number on line 2"),
         ("Alice Smith,HIV+,HIV+\nBob,no,no\n", "columns 2 and 3 of table.csv have the same name"),
     ],
 )
 def test_without_a_header_no_cell_of_the_first_row_is_told(tmp_path: Path, text: str, match: str) -> None:
     with refused(InvalidInput, match=match) as error:
         Dataset.from_csv(table(tmp_path, text), "outcome")
-    assert not any(cell in str(error.value) for cell in ("Alice", "34", "HIV"))
+    assert not any(cell in str(error.value) for cell in ("Alice", "34", "HIV", "outcomes"))
 
 
 def test_columns_may_be_called_by_numbers(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 import threading
 import time
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from noisette.account.record import FORMAT, Record, render
 from noisette.errors import InvalidInput, LedgerError
 from noisette.locks import hold, let_go, only_append
 from noisette.mechanism import Mechanism, in_order, unit_of
+from noisette.regular import NotRegular, descriptor
 from noisette.search import Search, pieces_of
 from noisette.spec import whole
 
@@ -231,15 +231,17 @@ def _absent(path: Path) -> bool:
 def _opened(path: Path, flags: int) -> int:
     """The file at `path`, where it is one: opening a pipe would wait for ever, and a device keeps nothing."""
     try:
-        if stat.S_ISREG(os.stat(path).st_mode):
-            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        return descriptor(path, flags)
+    except NotRegular:
+        raise LedgerError(
+            f"{path} is not a regular file, so it cannot keep a ledger.", hint="give the path of a file"
+        ) from None
     except FileNotFoundError:
         raise LedgerError(
             f"the ledger {path} is missing.", hint="restore it: without it nobody knows what was spent"
         ) from None
     except (OSError, ValueError) as error:
         raise _unwritable(path, error, "read" if flags == os.O_RDONLY else "written") from None
-    raise LedgerError(f"{path} is not a regular file, so it cannot keep a ledger.", hint="give the path of a file")
 
 
 def _lock(file: int, path: Path, *, shared: bool = False) -> None:

@@ -74,6 +74,12 @@ def scaled(rows: npt.NDArray[np.float64], names: Sequence[str], bounds: Bounds) 
     [[0.0], [1.0]]
     """
     missing = [name for name in names if name not in bounds]
+    if names and len(missing) == len(names):  # the first line may be no header, but a row, which no error may quote
+        about = f"in {bounds.file}, " if isinstance(bounds, _Read) else ""
+        raise InvalidInput(
+            f"{about}the bounds are of no column of the table.",
+            hint="name the columns as the first line of the table does, which is to be a header",
+        )
     if missing or len(bounds) > len(names):
         name = missing[0] if missing else next(name for name in bounds if name not in names)
         fault = f"column {name!r} has no bounds" if missing else f"there are bounds for {name!r}, which is not a column"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from noisette import files
 from noisette.errors import InvalidInput
+from noisette.regular import opened
 
 __all__ = ["DataFile", "cache_folder", "check", "data_root", "decompress", "locate", "read"]
 
@@ -103,12 +104,12 @@ def decompress(path: Path, size: int) -> bytes:
     try:
         match path.suffix:
             case ".gz":
-                with gzip.open(path) as stream:
+                with opened(path) as packed, gzip.open(packed) as stream:
                     return stream.read(size + 1)
             case ".xz":
                 return _unxz(path, size + 1)
             case _:
-                with path.open("rb") as plain:
+                with opened(path) as plain:
                     return plain.read(size + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError):
         raise InvalidInput(
@@ -120,7 +121,7 @@ def _unxz(path: Path, limit: int) -> bytes:
     """At most `limit` bytes of an xz stream. `lzma.open` would let the file choose how much memory it takes."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
     content = bytearray()
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         while len(content) < limit and not decoder.eof:
             chunk = stream.read(1 << 20) if decoder.needs_input else b""
             if decoder.needs_input and not chunk:
@@ -132,5 +133,5 @@ def _unxz(path: Path, limit: int) -> bytes:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

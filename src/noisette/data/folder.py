@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.errors import InvalidInput, MissingExtra
+from noisette.regular import opened
 
 try:
     from PIL import Image
@@ -89,7 +90,7 @@ def _image(file: Path) -> npt.NDArray[np.uint8]:
     try:
         with warnings.catch_warnings(action="ignore"):
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=("PNG", "JPEG")) as image:
+            with opened(file) as stream, Image.open(stream, formats=("PNG", "JPEG")) as image:
                 mode = _MODES.get(image.mode)
                 pixels = None if mode is None else np.asarray(image.convert(mode))
     except Exception:  # noqa: BLE001 - of a damaged picture the decoders raise whatever comes

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import hashlib
+import io
 import math
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.errors import InvalidInput
+from noisette.regular import opened
 from noisette.spec import line as one_line
 from noisette.spec import real
 from noisette.training.units import missing
@@ -42,7 +42,8 @@ class Table:
 def read(path: Path, target: str, test_fraction: float, unit: str = "", *, numbers: bool = False) -> Table:
     r"""The table in `path`, whose targets are labels, or `numbers`.
 
-    Errors name the line and the column at fault, never what stands there.
+    Errors number the line and the column at fault and never quote a cell: without a header, those of the first line are
+    somebody's values. Of that line they repeat what the caller has named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
@@ -54,7 +55,7 @@ def read(path: Path, target: str, test_fraction: float, unit: str = "", *, numbe
     if not 0 <= fraction < 1:
         raise InvalidInput(f"test_fraction is {test_fraction!r}, outside [0, 1).", hint="use 0.2 for a fifth")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
+        with opened(path) as file, io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as stream:
             return _parse(csv.reader(stream, strict=True), path.name, target, fraction, unit, numbers)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="check the path") from None
@@ -68,7 +69,7 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
     header = [name.strip() for name in next(lines, [])]
     column = _target_column(header, file, target)
     whose = _unit_column(header, file, target, unit) if unit else None
-    columns = [name for number, name in enumerate(header) if number not in (column, whose)]
+    columns = {number: name for number, name in enumerate(header) if number not in (column, whose)}
     features, values, labels, units, held_out = array("d"), array("d"), list[str](), list[str](), array("b")
     for row in lines:
         if not row:
@@ -88,9 +89,8 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
         held_out.append(_held_out(row if whose is None else units[-1:], fraction))
         labels.append(row[column].strip())
         if numbers:
-            values.extend(_numbers(labels[-1:], [target], file, lines.line_num))
-        cells = [cell for number, cell in enumerate(row) if number not in (column, whose)]
-        features.extend(_numbers(cells, columns, file, lines.line_num))
+            values.append(_number(labels[-1], repr(target), file, lines.line_num))
+        features.extend(_number(row[number], str(number + 1), file, lines.line_num) for number in columns)
     if not labels:
         raise InvalidInput(f"{file} has a header and no row.", hint="give at least one training example")
     names = () if numbers else _names(labels, file, target)
@@ -99,7 +99,7 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
         np.array(features, dtype=np.float64).reshape(len(labels), len(columns)),
         np.array(values) if numbers else np.array([index[label] for label in labels], dtype=np.int64),
         np.array(held_out, dtype=np.bool_),
-        tuple(columns),
+        tuple(columns.values()),
         names,
         tuple(units),
     )
@@ -121,7 +121,7 @@ def _target_column(header: list[str], file: str, target: str) -> int:
             f"columns {twice[0][0]} and {twice[0][1]} of {file} have the same name.",
             hint="give every column its own name",
         )
-    _check_there(header, file, target, "name a column as the first line of the file does")
+    _check_there(header, file, target, "name a column as the first line of the file does, which is to be a header")
     if len(header) == 1:
         raise InvalidInput(f"{file} has the target column alone.", hint="add columns of numbers to predict it from")
     return header.index(target)
@@ -140,9 +140,7 @@ def _unit_column(header: list[str], file: str, target: str, unit: str) -> int:
 def _check_there(header: list[str], file: str, name: str, otherwise: str) -> None:
     if name not in header:
         _check_names(header, file)
-        near = difflib.get_close_matches(name, header, n=3)  # no others: without a header they are somebody's values
-        hint = f"did you mean {', '.join(near)}?" if near else otherwise
-        raise InvalidInput(f"{file} has no column {name!r}.", hint=hint)
+        raise InvalidInput(f"{file} has no column {name!r}.", hint=otherwise)
 
 
 def _check_names(header: list[str], file: str) -> None:
@@ -151,21 +149,18 @@ def _check_names(header: list[str], file: str) -> None:
         raise InvalidInput(f"{file} seems to have no header: its first line holds numbers.", hint=_HEADER)
 
 
-def _numbers(cells: Sequence[str], header: Sequence[str], file: str, line: int) -> list[float]:
-    values = []
-    for cell, name in zip(cells, header, strict=True):
-        try:
-            value = float(cell)
-        except ValueError:
-            encode = "drop the column, or turn it into numbers (one column of 0 and 1 for each value)"
-            raise InvalidInput(
-                f"column {name!r} of {file} holds no number on line {line}.",
-                hint=_FILL_IN if missing(cell) or cell.strip().lower() in _ABSENT else encode,
-            ) from None
-        if not abs(value) <= _LARGEST:  # also true for NaN
-            raise InvalidInput(f"column {name!r} of {file} holds no finite number on line {line}.", hint=_FILL_IN)
-        values.append(value)
-    return values
+def _number(cell: str, column: str, file: str, line: int) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        encode = "drop the column, or turn it into numbers (one column of 0 and 1 for each value)"
+        raise InvalidInput(
+            f"column {column} of {file} holds no number on line {line}.",
+            hint=_FILL_IN if missing(cell) or cell.strip().lower() in _ABSENT else encode,
+        ) from None
+    if not abs(value) <= _LARGEST:  # also true for NaN
+        raise InvalidInput(f"column {column} of {file} holds no finite number on line {line}.", hint=_FILL_IN)
+    return value
 
 
 def _names(labels: list[str], file: str, target: str) -> tuple[str, ...]:

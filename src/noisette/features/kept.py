@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from noisette import files, locks
+from noisette import files, locks, regular
 from noisette.errors import InvalidInput
 
 __all__ = ["HEADER", "check", "keep", "made"]
@@ -83,7 +83,7 @@ def keep(path: Path, contents: Iterable[bytes]) -> None:
 def _clear(folder: Path) -> None:
     """Remove what processes had begun to write when they were killed: nobody holds a lock on it."""
     for left in folder.glob("*.new"):
-        with contextlib.suppress(OSError), left.open("rb") as file:
+        with contextlib.suppress(OSError), regular.opened(left) as file:
             locks.hold(file.fileno())
             left.unlink()
 
@@ -98,7 +98,7 @@ def _unwritable(path: Path, error: OSError) -> InvalidInput:
 def check(path: Path) -> bool:
     """Whether `path` is there, whole and unchanged."""
     try:
-        with path.open("rb") as file:
+        with regular.opened(path) as file:
             head = file.read(HEADER)
             return head == hashlib.file_digest(file, "sha256").hexdigest().encode().ljust(HEADER, b"\0")
     except OSError:
