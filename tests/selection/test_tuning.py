@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -24,14 +25,14 @@ import pytest
 import torch
 from scipy import stats
 
-from noisette import LogUniform, Mechanism, guarantee, load, read_ledger, tune
+from noisette import LogUniform, Mechanism, files, guarantee, load, read_ledger, tune
 from noisette.account import Ledger
 from noisette.data import Dataset
 from noisette.errors import InvalidInput, LedgerError, NoisetteError
 from noisette.generator import Generator
 from noisette.gradients import plans
 from noisette.mechanism import COVERED, REAL
-from noisette.recipes import Recipe, Seen, points, reopen
+from noisette.recipes import Recipe, Seen, new_folder, points, reopen
 from noisette.recipes.held_out import parted, sides
 from noisette.selection import Tuned, go_on, trial
 from noisette.selection.candidates import Candidates
@@ -120,6 +121,34 @@ def test_nothing_private_is_public(tmp_path: Path) -> None:
     assert "PRIVATE" in (folder / "private" / "PRIVATE.txt").read_text()
     with pytest.raises(InvalidInput, match="is one of a search, and private"):
         load(place(folder, 0))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_ever_has_access_to_the_private_part(
+    tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the moment that the folder is there, whatever is written to it and whatever the umask lets through."""
+    seen, mkdir, write = [], os.mkdir, files.write
+
+    def made(path: Any, *rest: Any, **options: Any) -> None:
+        mkdir(path, *rest, **options)
+        if Path(path).name == "private":
+            seen.append(Path(path).stat().st_mode & 0o077)
+
+    def written(path: Path, data: bytes, **options: Any) -> None:
+        seen.extend(one.stat().st_mode & 0o077 for one in path.parents if one.name == "private")
+        write(path, data, **options)
+
+    monkeypatch.setattr(os, "mkdir", made)
+    monkeypatch.setattr(files, "write", written)
+    before = os.umask(umask)
+    try:
+        folder = new_folder(tmp_path, "search", {"a.json": "{}", "private/b/c.json": "{}"}, closed="private")
+    finally:
+        os.umask(before)
+    assert len(seen) == 2
+    assert not any(seen)
+    assert stat.S_IMODE((folder / "private").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(

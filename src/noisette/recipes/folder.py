@@ -35,12 +35,18 @@ _WRITTEN = ("checkpoint.pt", "model.pt", "model.safetensors", "guarantee.json", 
 """What a run writes again and again, beside its ledger."""
 
 
-def new_folder(root: Path, name: str, contents: Mapping[str, str | bytes]) -> Path:
-    """A new folder NAME-0001, NAME-0002, ... below `root`, which appears with `contents` in it, or not at all."""
+def new_folder(root: Path, name: str, contents: Mapping[str, str | bytes], closed: str | None = None) -> Path:
+    """A new folder NAME-0001, NAME-0002, ... below `root`, which appears with `contents` in it, or not at all.
+
+    Nobody but its owner ever has access to the folder `closed` in it.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
         (beside := root / f".{name}.{os.urandom(8).hex()}.new").mkdir()
         try:
+            if closed is not None:
+                (beside / closed).mkdir(mode=0o700)  # from its first moment: a umask can only take from it
+                (beside / closed).chmod(0o700)  # whole again, where a umask has taken from the owner
             for file, content in contents.items():
                 (beside / file).parent.mkdir(parents=True, exist_ok=True)
                 files.write(beside / file, content.encode() if isinstance(content, str) else content)

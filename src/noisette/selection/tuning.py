@@ -155,9 +155,8 @@ def begin(
         one = _settled(base, row, delta)
         contents |= _trial(place(Path(), number), one, known[_kind(one)], row, plan.settings)
     made = [one for one in (root, *root.parents) if not os.path.exists(one)]
-    folder = new_folder(root, f"{recipe.name}-search", contents)
+    folder = new_folder(root, f"{recipe.name}-search", contents, closed=PRIVATE)
     try:
-        (folder / PRIVATE).chmod(0o700)
         _pay(folder, plan, again=False)
     except NoisetteError:
         shutil.rmtree(folder)  # its own ledger is the last to be paid
@@ -216,7 +215,7 @@ def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | No
             places = sorted((folder / PRIVATE).glob("trial-*"))
             if not (folder / PRIVATE / "PRIVATE.txt").exists():
                 raise InvalidInput(f"the private part of {folder} is gone.", hint="restore it, or start a new search")
-            (folder / PRIVATE).chmod(0o700)  # once more, in case that a kill came before
+            (folder / PRIVATE).chmod(0o700)  # a copy of the folder may have lost it
             _pay(folder, plan, again=any((one / "ledger.jsonl").exists() for one in places))
             threads = None if jobs == 1 and ray is None else max(1, (os.cpu_count() or 1) // jobs)
             each(partial(make, folder.resolve(), seed, threads), range(len(places)), jobs=jobs, ray=ray)
