@@ -1,11 +1,12 @@
 """A draft for the registry of deployments of differential privacy: YAML in its fields, for people to complete.
 
-The names of the fields are those of OpenDP's registry, which changes them now and then. What a run cannot know is "not
-stated", and what the registry has no field for is in its additional information.
+The names of the fields are those that OpenDP's registry has had since July 2026; it takes no others. What a run cannot
+know is "not stated", and what the registry has no field for is in the notes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,9 +22,11 @@ def registry(statement: Statement) -> str:
     run, words = statement.run, statement.words
     promise, facts = run.promise, {section.key: dict(section.facts) for section in statement.sections}
     entry: dict[str, Any] = {
+        "url_slug": _slug(run.name, words["curator"], run.date[:4]),
         "status": "Draft",
+        "tier": 2,  # the third asks for reasons, which only people have
         "deployment": {
-            "product": {
+            "basic": {
                 "name": run.name,
                 "data_curators": [words["curator"]],
                 "intended_use": words["use"],
@@ -32,46 +35,51 @@ def registry(statement: Statement) -> str:
                 "description": facts["about"]["Model"],
                 "publication_date": run.date,
             },
-            "dp_flavor": {
-                "name": "Approximate DP",
-                "input_metric": f"symmetric distance between sets of {'people' if run.person else 'examples'}",
-                "bound_on_input_distance": "1",
-                "output_measure": "hockey-stick divergence",
-                "bound_on_output_distance": f"epsilon {promise.epsilon!r}, delta {promise.delta!r}",
+            "dp_variant": {
+                "variant_name": "Approximate DP",
                 "data_domain": words["domain"],
                 "unprotected_quantities": " ".join(statement.unprotected),
             },
             "privacy_loss": {
                 "privacy_unit": "user-level" if run.person else "record-level",
-                "privacy_unit_description": promise.adjacency,
+                "privacy_unit_details": promise.adjacency,
                 "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
-                "privacy_parameters_description": " ".join(
+                "privacy_parameters_details": " ".join(
                     (*statement.cautions, f"{promise.kind} by {promise.accountant}.", *statement.meaning)
                 ),
             },
-            "model": {
+            "deployment_model": {
                 "model_name": "Central",
-                "model_name_description": facts["promise"]["Trust"],
+                "model_name_details": facts["promise"]["Trust"],
                 "release_type": "One release",
-                "release_type_description": facts["promise"]["Release"],
+                "release_type_details": facts["promise"]["Release"],
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
-                "access_type_description": words["access"],
+                "access_type_details": words["access"],
             },
             "accounting": {
                 "post_processing": facts["training"]["Post-processing"],
                 "composition": facts["spending"]["These people"],
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": facts["spending"]["Tuning"],
+                "preprocessing_and_hyperparameter_tuning": facts["spending"]["Tuning"],
                 "mechanisms": repr(run.search or run.mechanism),
                 "justification": NOT_STATED,
             },
-            "additional_information": "\n".join(_rest(statement)),
+            "administrative": {"notes": "\n".join(_rest(statement)), "registry_authors": [NOT_STATED]},
         },
     }
     told = "".join(f"# CAUTION: {caution}\n" for caution in statement.cautions)
     return told + str(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _slug(*parts: str) -> str:
+    """The end of an entry's address, as the registry makes it.
+
+    >>> _slug("A reader of <b>forms", "The Institute", "2026")
+    'a-reader-of-b-forms-the-institute-2026'
+    """
+    return re.sub(r"[\W_]+", "-", " ".join(parts).lower()).strip("-")
 
 
 def _rest(statement: Statement) -> Iterator[str]:
