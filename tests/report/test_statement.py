@@ -102,8 +102,8 @@ FIELDS: dict[str, Any] = {
         "administrative": {"notes": str, "registry_authors": list},
     },
 }  # fmt: skip
-"""The fields that the registry has had since July 2026, which takes no others, with the types of their values, and those
-of which there are only some: a set, or a pattern."""
+"""The fields that the registry has had since July 2026, and it takes no others; with the types of their values, and
+those of which there are only some: a set, or a pattern."""
 
 
 def check_fields(found: Any, wanted: Any, where: str = "") -> None:
