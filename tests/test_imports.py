@@ -13,7 +13,7 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors", "_native"},
-    {"compiled", "spec", "generator", "files", "batch", "meaning", "locks"},
+    {"compiled", "spec", "generator", "files", "batch", "meaning", "locks", "regular"},
     {"objectives", "sampling", "grid"},
     {"noise"},
     {"profiles"},

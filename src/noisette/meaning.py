@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["ALARMS", "CAUTIONS", "advantage", "cautions", "chance", "found", "percent", "rounded_up", "sentences"]
+__all__ = [
+    "ALARMS",
+    "CAUTIONS",
+    "GROUPS",
+    "PROTECTED",
+    "advantage",
+    "cautions",
+    "chance",
+    "found",
+    "percent",
+    "rounded_up",
+    "sentences",
+    "together",
+]
 
 ALARMS = (0.01, 0.1)
 """The shares of false alarms at which the best test is told."""
+
+GROUPS = (2, 5, 10)
+"""How many rows of one person, or how many people, are told what a promise for one leaves to all of them."""
+
+PROTECTED = {
+    False: "one row; nobody has said whose rows are whose, and somebody with several is protected less",
+    True: "one person with all their rows; several people together are protected less",
+}
+"""What a guarantee protects, by whether it was said whose rows are whose."""
 
 CAUTIONS = {
     "estimate": "The epsilon is an estimate and not a bound: the noise was checked by numbers, not by a proof.",
@@ -67,6 +89,20 @@ def sentences(
         f"This hides whether {yours} {were} there; it does not hide what the model has learnt about people in general, "
         f"and it protects {less} less.",
     )
+
+
+def together(epsilons: Mapping[int, float], delta: float, *, person: bool = False) -> str:
+    """What is left to several rows of one person, or to several people: `epsilons` by their number, at one `delta`.
+
+    >>> together({2: 6.1, 5: math.inf}, 1e-5)
+    'epsilon 6.100 for 2 rows, none that can be told for 5 rows, at the same delta of 1e-05'
+    """
+    of = "people" if person else "rows"
+    told = (
+        f"{f'epsilon {rounded_up(value)}' if value < math.inf else 'none that can be told'} for {size} {of}"
+        for size, value in epsilons.items()
+    )
+    return f"{', '.join(told)}, at the same delta of {delta:g}"
 
 
 def percent(share: float) -> str:

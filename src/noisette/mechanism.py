@@ -11,7 +11,7 @@ from typing import Any, Self
 from noisette.encode import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
 from noisette.grid import Grid
-from noisette.meaning import advantage, cautions, found, rounded_up, sentences
+from noisette.meaning import PROTECTED, advantage, cautions, found, rounded_up, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import Spec, canonical, parse, what, whole
@@ -290,8 +290,9 @@ class Guarantee:
         return "\n".join((*cautions(self.stamps), *told))
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self) | {"stamps": list(self.stamps)}
+        """The fields, for JSON, and what they protect in words."""
+        protects = PROTECTED[self.adjacency == ADJACENCY[UNIT]]
+        return asdict(self) | {"stamps": list(self.stamps), "protects": protects}
 
     def __str__(self) -> str:
         return f"epsilon = {rounded_up(self.epsilon)} at delta = {self.delta:g}{self.qualification}"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from noisette import Gaussian, Mechanism, Noise, Ranked, StudentT
-from noisette.account import accountant, moments, pld, rdp
+from noisette.account import accountant, groups, moments, pld, rdp
 from noisette.encode import Encoder, Image
 from noisette.noise import ScipyNoise
 from noisette.profiles import HalfNormal, ProfileSet
-from tests.account import checks, test_accountant
+from tests.account import checks, test_accountant, test_groups
 from tests.conformance import test_encoders, test_profiles
 from tests.conformance.encoder_checks import check_micro_batches
 from tests.faults.audited import PAIRS, check_audit
@@ -178,6 +178,15 @@ def certified_without_proof(patch: pytest.MonkeyPatch) -> None:
 )
 def any_law(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScipyNoise, "_check", lambda self: None)
+
+
+@fault(
+    "a person with k rows counted as one with k - 1",
+    by(test_groups.test_of_gaussian_noise_it_is_that_of_a_longer_shift, scale=2.0, size=5),
+)
+def a_row_less(patch: pytest.MonkeyPatch) -> None:
+    powers = groups._powers
+    patch.setattr(groups, "_powers", lambda plain, size: powers(plain, size - 1))
 
 
 @fault("delta of 1/N accepted", by(test_accountant.test_delta_must_be_below_one_in_n))

@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
+from noisette import data as datasets
 from noisette import files
-from noisette.meaning import CAUTIONS, found, rounded_up
+from noisette.account import group_epsilon
+from noisette.errors import InvalidInput
+from noisette.meaning import CAUTIONS, PROTECTED, found, rounded_up
 from noisette.mechanism import COVERED, REAL
+from noisette.recipes.tasks import Regression
 from noisette.report.registry import registry
 from noisette.report.run import Run
 from noisette.report.statement import Statement
 from tests.cli.command import Command
+from tests.helpers import refused
 from tests.report.runs import WORDS, finished
 from tests.selection.searches import by_public_score, searched
 
@@ -62,6 +70,50 @@ def test_no_batch_is_said_to_be_larger_than_the_data(tmp_path: Path) -> None:
     assert facts["Expected batch"].startswith(f"{run.examples}, ")
     facts = dict(Statement(run).section("training").facts)
     assert facts["Expected batch"].startswith(f"{run.recipe.batch}, ")
+
+
+def test_one_row_is_protected_where_nobody_said_whose_they_are(noisette: Command, tmp_path: Path) -> None:
+    """Nothing says or implies that a person has one row; what is left to somebody with several is said in numbers."""
+    folder = finished(tmp_path)
+    run = Run.read(folder)
+    noisette("report", folder, "--yaml", "r.yaml", "--markdown", "c.md")
+    forms = [(folder / "page.html").read_text(), Path("r.yaml").read_text(), Path("c.md").read_text()]
+    forms = [" ".join(re.sub(r"\\|\n", " ", text).split()) for text in (*forms, Statement(run).to_text())]
+    for size in (2, 5, 10):
+        least = group_epsilon(run.mechanism, size, run.promise.delta)
+        assert all(f"epsilon {rounded_up(least)} for {size} rows" in text for text in forms)
+    for text in forms:
+        assert "one row; nobody has said whose rows are whose" in text
+        assert "ne example a person" not in text
+        assert not re.search(r"(?i)people in the data can|for one person|: one;", text)
+    assert "rows in the data can be found" in forms[0]
+    assert files.record(folder / "guarantee.json")["protects"] == PROTECTED[False]
+
+
+def test_test_rows_are_counted_and_not_said_to_be_protected(noisette: Command, tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    run = Run.read(folder)
+    targets = datasets.load(run.recipe.data).test_targets
+    most = max(Counter(targets.tolist()).values()) / len(targets)
+    text = Statement(run).to_text()
+    assert f"on {len(targets)} test rows, which are not protected; the same label for all of them" in text
+    assert f"whichever is best, gives {most:.2%}" in text
+    assert f"The {len(targets)} test rows: the model is measured on them without noise, and whoever" in text
+    noisette("report", folder)
+    assert "public test" not in text + (folder / "page.html").read_text()
+    written = files.record(folder / "guarantee.json")
+    (folder / "guarantee.json").write_text(json.dumps({**written, "test": None}))
+    assert "how many is not recorded" in Statement(Run.read(folder)).to_text()
+    (folder / "guarantee.json").write_text(json.dumps({**written, "test": {"examples": -1, "constant": 0.5}}))
+    with refused(InvalidInput, match=r"in .*guarantee\.json, examples is"):
+        Run.read(folder)
+
+
+def test_of_numbers_the_best_constant_is_the_median() -> None:
+    told = Regression(0.0, 10.0).constant(torch.tensor([[-1.0], [-1.0], [0.5], [1.0], [-0.8]]))
+    truth = np.array([0.0, 0.0, 7.5, 10.0, 1.0])
+    assert told == pytest.approx(np.abs(truth - np.median(truth)).mean(), abs=1e-6)
+    assert told <= min(np.abs(truth - guess).mean() for guess in np.linspace(0, 10, 101)) + 1e-6
 
 
 def _with(run: Run, **changes: Any) -> Run:
@@ -143,7 +195,7 @@ def test_the_registry_has_its_fields_and_all_that_people_ask_for(kind: str, tmp_
     more = told["administrative"]["notes"]
     for fact in (
         f": {run.examples:,} (public)",
-        "Examples of a person: ",
+        "Rows of a person: ",
         "Sampling: Poisson",
         f"rate of {run.mechanism.rate:.6g}",
         f"Steps: {run.mechanism.steps}",
@@ -238,6 +290,8 @@ def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Pat
     assert run.versions.keys() == {"noisette", "torch", "dp-accounting"}
     assert run.promise == tuned.promise
     text = noisette("show", tuned.winner, "--statement").out
+    assert "and how they were chosen" not in text, "that is protected"
+    assert "How it chose among them is protected" in text
     assert "for the whole search that chose it" in text
     assert "Tuning: chosen by a" in text
     assert "from 3 runs on average, whose number was drawn by the geometric law" in text
@@ -254,13 +308,24 @@ def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Pat
     assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "what a search has paid stays paid"
 
 
+def test_the_winner_of_a_search_tells_its_test_rows(tmp_path: Path) -> None:
+    options = by_public_score(tmp_path)
+    options["recipe"] = options["recipe"].changed(data=f"{options['recipe'].data}:0.2")
+    winner = searched(tmp_path / "runs", **options)[1].winner
+    assert winner is not None
+    run = Run.read(winner)
+    rows = len(datasets.load(run.recipe.data).test_targets)
+    assert rows > 0
+    assert f"on {rows} test rows, which are not protected" in Statement(run).to_text()
+
+
 def test_a_person_with_all_their_examples(tmp_path: Path) -> None:
     """Who is protected, and how many there are, as the mechanism draws them."""
     folder = finished(tmp_path, unit="a")
     run = Run.read(folder)
     assert run.person
     text = Statement(run).to_text()
-    for fact in ("Privacy unit: one person with all their examples", f"People to train on: {run.examples}", "Groups:"):
+    for fact in ("Privacy unit: one person with all their rows", f"People to train on: {run.examples}", "Groups:"):
         assert fact in text
     assert "all your examples" in text
     assert "your example " not in text

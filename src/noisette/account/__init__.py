@@ -10,6 +10,7 @@ from noisette.account.accountant import guarantee, guarantees
 from noisette.account.base import Accountant, accountants
 from noisette.account.calibrate import calibrate
 from noisette.account.compare import compare
+from noisette.account.groups import group_epsilon
 from noisette.account.ledger import Ledger, read_ledger
 from noisette.account.tradeoff import Tradeoff, tradeoff
 
@@ -23,6 +24,7 @@ __all__ = [
     "accountants",
     "calibrate",
     "compare",
+    "group_epsilon",
     "guarantee",
     "guarantees",
     "read_ledger",

@@ -17,7 +17,7 @@ from noisette.sampling import EXAMPLE, Poisson
 from noisette.search import Search, Spending, as_spending, pieces_of
 from noisette.spec import positive, whole
 
-__all__ = ["check_delta", "epsilon", "guarantee", "guarantees"]
+__all__ = ["check_delta", "epsilon", "epsilon_as_run", "guarantee", "guarantees"]
 
 _ROUNDED_DOWN = Context(prec=1, rounding=ROUND_FLOOR)
 _NEAR = 20  # numbers of steps further apart than this, composed at once, would cost each other digits
@@ -44,7 +44,7 @@ def added(spending: Spending, delta: float, epsilon: float) -> Addition:
 
 def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
-    return _spent(mechanisms, delta, _asked(mechanisms, accountant))[0]
+    return epsilon_as_run(mechanisms, delta, _asked(mechanisms, accountant))[0]
 
 
 def _asked(mechanisms: Spending, accountant: str) -> Callable[[float], float]:
@@ -54,8 +54,11 @@ def _asked(mechanisms: Spending, accountant: str) -> Callable[[float], float]:
     return lambda left: known.epsilon(given, left)
 
 
-def _spent(mechanisms: Spending, delta: float, ideal: Callable[[float], float]) -> tuple[float, float | None]:
-    """The epsilon of mechanisms, and how much of it is for floats: None where it is for real numbers only."""
+def epsilon_as_run(mechanisms: Spending, delta: float, ideal: Callable[[float], float]) -> tuple[float, float | None]:
+    """The epsilon of mechanisms as they are run, where `ideal` gives that of ideal runs at any delta.
+
+    Also how much of it is for floats: None where it is for real numbers only.
+    """
     if not any(mechanism.steps for mechanism in mechanisms):
         return 0.0, 0.0
     cut = Addition(chance_of_a_cut(mechanisms))
@@ -89,7 +92,7 @@ def guarantee(
     """
     spending = as_spending(mechanisms)
     delta = check_delta(delta, examples, unit_of(pieces_of(spending)))
-    return _promise(spending, *_spent(spending, delta, _asked(spending, accountant)), delta, accountant)
+    return _promise(spending, *epsilon_as_run(spending, delta, _asked(spending, accountant)), delta, accountant)
 
 
 def guarantees(
@@ -111,7 +114,7 @@ def guarantees(
         near = [count for count in left if count <= _NEAR * left[0]]
         for count, losses in zip(near, privacy_losses(plain, near), strict=True):
             spent = (mechanism.replace(steps=count),)
-            found[count] = _promise(spent, *_spent(spent, delta, losses.epsilon), delta, "pld")
+            found[count] = _promise(spent, *epsilon_as_run(spent, delta, losses.epsilon), delta, "pld")
         left = left[len(near) :]
     return found
 

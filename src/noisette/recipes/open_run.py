@@ -141,7 +141,8 @@ class OpenRun:
         files.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
         promise = self.promise.to_dict()
         promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
-        promise |= {"examples": self.examples, "versions": {name: importlib.metadata.version(name) for name in _PARTS}}
+        promise |= {"examples": self.examples, "test": self._test()}
+        promise |= {"versions": {name: importlib.metadata.version(name) for name in _PARTS}}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
             promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
@@ -178,6 +179,11 @@ class OpenRun:
         """Give the ledgers back."""
         for book in self._books:
             book.close()
+
+    def _test(self) -> dict[str, Any] | None:
+        """How many test examples there are, none of which is protected, and how far one answer to all of them gets."""
+        targets = self.assembly.test[1]
+        return {"examples": len(targets), "constant": self.assembly.task.constant(targets)} if len(targets) else None
 
     def _point(self) -> Point:
         test, (inputs, targets) = self.assembly.test, self.assembly.train

@@ -35,6 +35,10 @@ class Task(ABC):
         """The measure, from the mean of `rights`."""
 
     @abstractmethod
+    def constant(self, targets: Tensor) -> float:
+        """The measure of giving one answer to all, whichever is best for these `targets`."""
+
+    @abstractmethod
     def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:
         """Targets that are not those of the examples, by uniform `draws` (N,) in (0, 1]."""
 
@@ -60,6 +64,9 @@ class Classification(Task):
 
     def measured(self, right: float) -> float:
         return right
+
+    def constant(self, targets: Tensor) -> float:
+        return float(targets.bincount().max()) / len(targets)
 
     def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:
         other = 1 + (draws * (self.classes - 1)).long().clamp(max=self.classes - 2)
@@ -90,6 +97,9 @@ class Regression(Task):
 
     def measured(self, right: float) -> float:
         return (1 - right) * (self.high - self.low)
+
+    def constant(self, targets: Tensor) -> float:
+        return self.measured(float(self.rights(targets.median().expand_as(targets), targets).mean()))
 
     def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG002 - nothing is further away
         return torch.where(targets < 0, 1.0, -1.0)

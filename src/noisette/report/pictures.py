@@ -16,9 +16,9 @@ __all__ = ["draw_found", "draw_progress", "draw_runs", "draw_spending", "draw_te
 
 
 def draw_found(run: Run) -> Markup:
-    """A hundred people in the data, and how many of them the best test finds with 1% of false alarms."""
+    """A hundred rows or people in the data, and how many of them the best test finds with 1% of false alarms."""
     most = math.ceil(100 * run.found(ALARMS[0]) - 1e-9)
-    return dots("found", f"{most} of 100 dots filled: those whom the best test with 1% of false alarms can find", most)
+    return dots("found", f"{most} of 100 dots filled: those that the best test with 1% of false alarms can find", most)
 
 
 def draw_test(run: Run) -> Markup:

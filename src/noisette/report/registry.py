@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from noisette.meaning import PROTECTED
 from noisette.report.statement import NOT_STATED, Statement
 
 __all__ = ["registry"]
@@ -42,7 +43,7 @@ def registry(statement: Statement) -> str:
             },
             "privacy_loss": {
                 "privacy_unit": "user-level" if run.person else "record-level",
-                "privacy_unit_details": promise.adjacency,
+                "privacy_unit_details": f"{promise.adjacency}: {PROTECTED[run.person]}. {statement.together}.",
                 "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
                 "privacy_parameters_details": " ".join(
                     (*statement.cautions, f"{promise.kind} by {promise.accountant}.", *statement.meaning)

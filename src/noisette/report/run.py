@@ -16,9 +16,10 @@ from typing import Any, Self
 
 from noisette import data as datasets
 from noisette import files
-from noisette.account import Tradeoff, read_ledger, tradeoff
+from noisette.account import Tradeoff, group_epsilon, read_ledger, tradeoff
 from noisette.account.record import Record
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch, Unaccountable
+from noisette.meaning import GROUPS
 from noisette.mechanism import Guarantee, Mechanism, in_order
 from noisette.recipes.points import Measured, Point
 from noisette.recipes.points import read as read_points
@@ -26,9 +27,9 @@ from noisette.recipes.recipe import Recipe
 from noisette.recipes.settings import Settings
 from noisette.sampling import UNIT
 from noisette.search import Search
-from noisette.spec import entries, line, parse, positive, whole
+from noisette.spec import entries, line, parse, positive, real, whole
 
-__all__ = ["Audited", "Run", "Spent", "Unfinished", "public_name"]
+__all__ = ["Audited", "Run", "Spent", "Tested", "Unfinished", "public_name"]
 
 _AGREE = 1e-4
 """Epsilons of the same steps agree to this part, also with one that was written before floats were paid for."""
@@ -66,6 +67,14 @@ class Audited:
         return self.verdict == _VERDICTS[1]
 
 
+@dataclass(frozen=True)
+class Tested:
+    """How many test examples a run has, and the measure of one answer to all of them, whichever is best."""
+
+    examples: int
+    constant: float
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """A run whose steps are all taken, with the promise that its ledger gives.
@@ -84,6 +93,7 @@ class Run:
     spent: Spent | None
     audited: Audited | None
     examples: int | None
+    tested: Tested | None
     versions: dict[str, str]
 
     @classmethod
@@ -108,11 +118,12 @@ class Run:
         with files.naming(folder / "guarantee.json"):
             found = written.get("examples")
             examples = None if found is None else whole("examples", found, least=1)
+            tested = _tested(written.get("test"))
             versions = _texts(written.get("versions", {}))
         spent = _spent(settings, recipe, search or mechanism, written)
         return cls(
             folder, recipe, settings, mechanism, search, promise, points, book, spent, _audited(folder, mechanism),
-            examples, versions,
+            examples, tested, versions,
         )  # fmt: skip
 
     @cached_property
@@ -123,6 +134,11 @@ class Run:
     def found(self, alarms: float) -> float:
         """The largest share of members that a test can find with this share of false `alarms`."""
         return 1 - float(self.curve.false_negative(alarms))
+
+    @cached_property
+    def groups(self) -> dict[int, float]:
+        """The epsilon of so many rows, or people, at once."""
+        return {size: group_epsilon(self.book.mechanisms(), size, self.promise.delta) for size in GROUPS}
 
     @property
     def person(self) -> bool:
@@ -243,6 +259,13 @@ def _audited(folder: Path, mechanism: Mechanism) -> Audited | None:
             f"{path} is not an audit of the mechanism of this run.", hint="audit this mechanism, or move the file away"
         )
     return Audited(verdict, level)
+
+
+def _tested(value: Any) -> Tested | None:
+    """What is not recorded, as by an earlier version, is None."""
+    if not isinstance(value, dict):
+        return None
+    return Tested(whole("examples", value.get("examples"), least=1), real("constant", value.get("constant")))
 
 
 def _texts(value: Any) -> dict[str, str]:

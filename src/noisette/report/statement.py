@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from noisette.meaning import ALARMS, cautions, chance, percent, rounded_up, sentences
+from noisette.meaning import ALARMS, PROTECTED, cautions, chance, percent, rounded_up, sentences, together
 from noisette.mechanism import COVERED
 from noisette.recipes.recipe import WORDS
 from noisette.report.run import Run
@@ -20,8 +20,6 @@ Fact = tuple[str, str]
 UNPROTECTED = (
     "What the model has learnt about people in general, and may say about anyone, in the data or not.",
     "The number of training examples, the number of classes and the names of the labels.",
-    "The architecture, the settings of the training, and how they were chosen.",
-    "The test examples, on which the model is measured without noise.",
     "How long the training took and how much memory it used: whoever can measure that is outside of the promise.",
 )
 """What the promise does not cover, whatever the run."""
@@ -31,9 +29,14 @@ _BITS = (
     "The low bits of what was released: the epsilon is for real numbers, and attacks on floating-point arithmetic are "
     "outside of the promise."
 )
-_SEVERAL = "People with several examples: the promise is for one example, and weakens with every further one."
+_CHOSEN = "The architecture, the settings of the training, and how they were chosen."
+_SEARCHED = (
+    "The architecture, and the settings that the search could choose from. How it chose among them is protected: the "
+    "epsilon covers the whole search."
+)
+_SEVERAL = "Several rows of one person: the promise is for one row, and weakens with every further one"
 _GROUPS = (
-    "Groups: the promise is for one person, and weakens with every further one who is looked for together with them."
+    "Groups: the promise is for one person, and weakens with every further one who is looked for together with them"
 )
 
 
@@ -59,8 +62,15 @@ class Statement:
         self.cautions = cautions(promise.stamps)
         self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage, person=run.person)
         self.tests = tuple((f"{alarms:.0%}", percent(run.found(alarms))) for alarms in ALARMS)
+        self.together = together(run.groups, promise.delta, person=run.person)
         bits = () if promise.arithmetic == COVERED else (_BITS,)
-        self.unprotected = (*UNPROTECTED, *bits, _GROUPS if run.person else _SEVERAL)
+        self.unprotected = (
+            *UNPROTECTED,
+            _CHOSEN if run.search is None else _SEARCHED,
+            self._test_rows(),
+            *bits,
+            f"{_GROUPS if run.person else _SEVERAL}: {self.together}.",
+        )
         self.sections = (
             Section("about", "The model", self._about()),
             Section("promise", "The promise", self._promise()),
@@ -73,6 +83,11 @@ class Statement:
     def section(self, key: str) -> Section:
         """The section called `key`."""
         return next(section for section in self.sections if section.key == key)
+
+    @property
+    def heading(self) -> str:
+        """What stands above the sentences of `meaning`."""
+        return f"What it means for one {'person' if self.run.person else 'row'}"
 
     @property
     def epsilon(self) -> str:
@@ -97,8 +112,29 @@ class Statement:
             ("Model", f"{run.recipe.model} with {run.mechanism.encoder.known_dim:,} trained parameters"),
             ("Test accuracy", "not measured: no test part")
             if found is None
-            else (f"Test {found.name}", f"{found.text} on public test examples"),
+            else (f"Test {found.name}", f"{found.text} {self._on()}"),
         )
+
+    def _on(self) -> str:
+        """On what the model was measured, and what one answer to all of it would have got."""
+        run, tested = self.run, self.run.tested
+        if run.measured is None or tested is None:
+            return "on test rows, which are not protected; how many is not recorded"
+        value = replace(run.measured, value=tested.constant)
+        answer = "label" if run.recipe.target_bounds is None else "number"
+        return (
+            f"on {tested.examples:,} test rows, which are not protected; the same {answer} for all of them, "
+            f"whichever is best, gives {value.text}"
+        )
+
+    def _test_rows(self) -> str:
+        tested = self.run.tested
+        if self.run.measured is None:
+            return "Test rows, if the model is measured on any: here it was not."
+        count = (
+            "The test rows, whose number is not recorded" if tested is None else f"The {tested.examples:,} test rows"
+        )
+        return f"{count}: the model is measured on them without noise, and whoever they are about has no protection."
 
     def _promise(self) -> tuple[Fact, ...]:
         promise = self.run.promise
@@ -107,7 +143,8 @@ class Statement:
             ("Delta", f"{promise.delta:g}: {chance(promise.delta)}"),
             ("How sure", self.kind),
             ("Stamps", ", ".join(promise.stamps) or "none"),
-            ("Privacy unit", "one person with all their examples" if self.run.person else "one example"),
+            ("Privacy unit", PROTECTED[self.run.person]),
+            ("Several people" if self.run.person else "Somebody with several rows", self.together),
             ("Neighbouring data", promise.adjacency),
             ("Trust", "central: the curator sees the examples, everybody else sees what is released"),
             ("Release", "one model; the promise covers every noisy gradient of its training as well"),
@@ -126,10 +163,10 @@ class Statement:
                 "not recorded" if run.examples is None else f"{run.examples:,} (public)",
             ),
             (
-                "Examples of a person",
+                "Rows of a person",
                 f"any number, of which a step takes {run.recipe.per_unit} at most"
                 if run.person
-                else "one; the promise is weaker for somebody with more",
+                else "not stated: nobody has said whose rows are whose",
             ),
         )
 
@@ -201,7 +238,7 @@ class Statement:
         lines += [*(f"CAUTION: {caution}" for caution in self.cautions), ""] if self.cautions else []
         for section in self.sections:
             lines += [section.title, *(f"  {label}: {value}" for label, value in section.facts), ""]
-        lines += ["What it means for one person", *(f"  {sentence}" for sentence in self.meaning), ""]
+        lines += [self.heading, *(f"  {sentence}" for sentence in self.meaning), ""]
         lines += ["What is not protected", *(f"  - {what}" for what in self.unprotected)]
         return "\n".join(lines)
 

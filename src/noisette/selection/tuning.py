@@ -290,6 +290,7 @@ def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
         "paid": steps,
         "steps": steps,
         "examples": trained["examples"],
+        "test": trained["test"],
         "versions": trained["versions"],
     }
     if plan.settings.shared is not None:
