@@ -40,7 +40,7 @@ def _try(noisette: Command, source: Path, here: Path, name: str, count: int, mos
     ways = list(damages(source / "tiny-0001" / name, rng, count))
     np.save(here / "x.npy", np.zeros((3, 2)))
     statuses = set()
-    for way, damage in ways if most is None else rng.sample(ways, most):
+    for way, damage in ways if most is None else [ways[0], *rng.sample(ways[1:], most - 1)]:  # a cut is always found
         for command in (("show",), ("predict", here / "x.npy"), ("resume", "--json")):
             run = copied(source, here / "copy") / "tiny-0001"
             damage(run / name)
