@@ -1,8 +1,8 @@
 """About sixty mechanisms, each with every accountant that has an epsilon for it.
 
-Epsilons of privacy-loss distributions keep about ten digits, and the rest hangs on how vectors, logarithms and products
-are computed on a processor. So `computed` computes in a process that is told to take the oldest instructions everywhere:
-on every x86-64 that is the same to the last bit.
+Epsilons of privacy-loss distributions have six to ten digits that are the same on every processor: the rest depends on
+how it adds up vectors and takes logarithms. `computed` therefore works in a process that takes the oldest instructions
+everywhere, which gives every x86-64 the same numbers to the last bit.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def cases() -> dict[str, tuple[Any, ...]]:
         found[f"noise {label}"] = names.mechanism(few, noise, 0.01, 200)
     for label, encoder in encoders.items():
         found[f"encoder {label}, gaussian"] = names.mechanism(encoder, gaussian, 0.02, 50)
-    for label in ("ranked-half-normal", "ranked-paper", "ranked-tails", "ranked-blocks", "ranked-radius", "ranked-micro"):
-        found[f"encoder {label}, laplace"] = names.mechanism(encoders[label], laplace, 0.02, 50)
+    for label in ("half-normal", "paper-levels", "tails", "blocks", "radius", "micro"):
+        found[f"encoder ranked-{label}, laplace"] = names.mechanism(encoders[f"ranked-{label}"], laplace, 0.02, 50)
     for label in ("ranked-tails", "ranked-micro", "snap"):
         found[f"encoder {label}, student"] = names.mechanism(encoders[label], student, 0.02, 50)
     for rate, steps in ((1.0, 1), (1.0, 20), (0.5, 10), (1e-3, 300), (256 / 60000, 14062)):
@@ -82,7 +82,7 @@ def _plain() -> bool:
 
 def tolerance() -> tuple[float, float]:
     """How far an epsilon or a delta may be off: relatively, and absolutely."""
-    return (1e-12, 0.0) if _plain() else (1e-7, 1e-12)
+    return (1e-12, 0.0) if _plain() else (1e-5, 1e-12)
 
 
 def computed() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -44,6 +45,8 @@ from noisette import (
     tradeoff,
 )
 from noisette.account.base import Accountant, accountants
+from noisette.account.cut import uncut
+from noisette.account.pld import privacy_loss
 from noisette.cli import main
 from noisette.encode import Encoder
 from noisette.errors import Unaccountable
@@ -194,7 +197,10 @@ def epsilon(spent: Sequence[Mechanism | Search], delta: float, accountant: str) 
 
 
 def deltas(spent: Sequence[Mechanism | Search]) -> list[float]:
-    return [float(delta) for delta in tradeoff(spent, points=6).deltas]
+    """At a few epsilons, of batches that are not cut; then of all that is spent, what an attacker misses."""
+    at = privacy_loss(uncut(tuple(spent))).delta(np.array([0.0, 0.25, 0.5, 1.0]))
+    missed = tradeoff(spent).false_negative([0.001, 0.1, 0.5])
+    return [float(value) for value in (*at, *missed)]
 
 
 # -- numbers that are drawn --------------------------------------------------------------------------------------------

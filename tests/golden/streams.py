@@ -1,7 +1,7 @@
 """Random words of every stream, what is drawn with them, and releases of fixed sums.
 
-All of it is whole numbers: words, indices, cells of the public grids that sums and releases lie on. Floats that differ in
-their last bit between processors end in the same cell, but for once in a hundred million numbers.
+All of it is whole numbers: words, indices, cells of the public grids that sums and releases lie on. Where the last bit
+of a float depends on the processor, its cell does not, but for once in a hundred million numbers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _draws() -> dict[str, Any]:
         "uniforms": [value.hex() for value in stream().uniforms(6).tolist()],
         "deep": [value.hex() for value in stream().deep(6).tolist()],
         "signed": [value.hex() for value in (signs * magnitudes).tolist()],
-        "decisions": ["".join(str(int(one)) for one in stream().decisions(60, chance)) for chance in (0.3, 2.0**-70, 1.0)],
+        "decisions": [
+            "".join(str(int(one)) for one in stream().decisions(60, chance)) for chance in (0.3, 2.0**-70, 1.0)
+        ],
         "one after another": [f"{int(mixed.words(count)[-1]):016x}" for count in (1, 2, 200_000, 1)],
         "batches": names.batches(examples=60, rate=0.2, count=4, seed=5),
         "batches, truncated": names.batches(examples=60, rate=0.2, count=4, seed=5, largest=8),
