@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
+import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from noisette import L2, Gaussian, Mechanism, PrivateRun, Trainer, make_private
 from noisette.errors import InvalidInput
@@ -171,6 +176,95 @@ def test_a_schedule_that_begins_at_zero_is_fine() -> None:
     other.zero_grad()
     with refused(InvalidInput, match="cleared before an optimizer used them"):
         lost.step()
+
+
+def moved(model: nn.Module, by: Callable[[], object]) -> bool:
+    before = [p.detach().clone() for p in model.parameters()]
+    by()
+    return all(not torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["steps first, as an ensemble", "in turn, as a GAN"])
+def test_runs_side_by_side(apart: bool) -> None:
+    models = [nn.Linear(4, 2) for _ in range(3)]
+    runs = [begun(model) for model in models]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    for _ in range(5):
+        for run in () if apart else runs:
+            run.step()
+        for run, model, optimizer in zip(runs, models, optimizers, strict=True):
+            if apart:
+                run.step()
+            assert moved(model, optimizer.step)
+    assert [run.paid for run in runs] == [5, 5, 5]
+
+
+def test_a_global_hook_of_the_user_is_called_at_every_step() -> None:
+    seen: list[Optimizer] = []
+    private = begun(model := nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    private.step()
+    hook = register_optimizer_step_pre_hook(lambda stepping, *_: seen.append(stepping))
+    try:
+        assert moved(model, optimizer.step)
+        for _ in private:
+            assert moved(model, optimizer.step)
+    finally:
+        hook.remove()
+    assert seen == [optimizer] * 5
+
+
+def test_a_run_that_nobody_holds_is_neither_kept_nor_in_the_way() -> None:
+    kept, lost = nn.Linear(4, 2), nn.Linear(4, 2)
+    private, forgotten = begun(kept), begun(lost)
+    private.step()
+    forgotten.step()
+    gone = weakref.ref(forgotten)
+    del forgotten
+    gc.collect()
+    assert gone() is None
+    for model in (kept, lost):
+        assert moved(model, torch.optim.SGD(model.parameters(), lr=0.1).step)
+    lost(torch.randn(3, 4)).sum().backward()
+    assert private.step() is not None
+
+
+def test_side_by_side_a_mistake_is_still_told_of() -> None:
+    model, other = nn.Linear(4, 2), nn.Linear(4, 2)
+    private, beside = begun(model), begun(other)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    private.step()
+    beside.step()
+    optimizer.step()
+    model.zero_grad()
+    with refused(InvalidInput, match="cleared before an optimizer used them"):
+        private.step()
+    assert beside.step() is not None
+
+
+@pytest.mark.parametrize(("used", "paid"), [("00010001", 2), ("10001000", 3), ("01010101", 3), ("00000000", 2)])
+def test_gradients_of_two_steps_that_nobody_used_are_told_of_before_the_next_is_paid(used: str, paid: int) -> None:
+    model = nn.Linear(4, 2)
+    private = begun(model, steps=len(used))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with refused(InvalidInput, match="no optimizer has used the private gradients of two steps"):
+        for step in private:
+            if used[step - 1] == "1":
+                optimizer.step()
+    assert private.paid == paid
+    optimizer.step()
+    private.step()
+    assert private.paid == paid + 1
+
+
+def test_gradients_of_one_step_may_be_looked_at() -> None:
+    model = nn.Linear(4, 2)
+    private = begun(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    private.step()
+    for _ in private:
+        optimizer.step()
+    assert private.paid == 5
 
 
 def test_an_optimizer_over_other_parameters_is_refused() -> None:

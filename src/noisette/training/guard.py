@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from noisette.errors import InvalidInput
 
 __all__ = ["Guard"]
 
-_FIRST = 3  # the second mistake is made in every turn or in none
+_FIRST = 4  # the second mistake is made in every turn, in every second or in none
 _BLOCK = 1 << 20  # numbers that are converted at a time
 
 
@@ -24,7 +26,8 @@ class Guard:
     """Watches the parameters of a private run between its steps, for as long as something holds the guard.
 
     ``loss.backward()`` would add raw gradients to the private ones. ``zero_grad()`` before ``optimizer.step()``, or an
-    optimizer over the parameters of another model, makes a model that never moves.
+    optimizer over the parameters of another model, makes a model that never moves. An optimizer that steps every k-th
+    turn leaves gradients to be overwritten that were paid for; without any optimizer, releases are taken as they come.
 
     >>> layer = nn.Linear(2, 1)
     >>> guard = Guard(layer.parameters())
@@ -33,8 +36,7 @@ class Guard:
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = tuple(parameters)
         self.on, self._written, self._sums = True, 0, list[float]()
-        self._last = self._elsewhere = False
-        self._watch: RemovableHandle | None = None
+        self._last = self._elsewhere = self._wasted = False
         alive = weakref.ref(self)
 
         def refuse(parameter: Tensor) -> None:
@@ -49,6 +51,9 @@ class Guard:
 
         for parameter in self._parameters:
             parameter.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
+        _listen()
+        with _LOCK:
+            _GUARDS.add(self)
 
     def written(self, *, last: bool) -> None:
         """Private gradients have just been written; after the `last` ones, the guard rests once they are used."""
@@ -56,31 +61,32 @@ class Guard:
         self._last, self._elsewhere = last, False
         if (last or self._written <= _FIRST) and self._something():
             self._sums = self._places()
-            self._watch = register_optimizer_step_pre_hook(_noticed(self))
-            weakref.finalize(self, self._watch.remove)
 
     def clear(self) -> None:
         """Let the last gradients go: the memory is needed for the next ones."""
-        self._forget()
+        self._sums = []
         for parameter in self._parameters:
             parameter.grad = None
 
     def rest(self) -> None:
         """The model may be used for anything, until private gradients are written again."""
-        self.on = False
-        self._forget()
+        self.on, self._sums = False, []
 
     def used_by(self, optimizer: Optimizer) -> None:
         """An optimizer begins a step: at a learning rate of zero, which schedules warm up from, nothing moves."""
-        moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not moved & set(map(id, self._parameters)):
+        if not self._sums:
+            return
+        if not self._moved_by(optimizer):
             self._elsewhere = True
         elif self._something():
-            self._forget()
+            self._sums = []
             self.on = not self._last
 
     def check_used(self) -> None:
-        """Raise where the parameters are where they were, and the last gradients are gone or were nobody's."""
+        """Raise where the parameters are where they were, and the last gradients are gone or were nobody's.
+
+        Gradients that are still there may have been looked at only, once.
+        """
         if not self._sums or self._sums != self._places():
             return
         if not self._something():
@@ -94,11 +100,22 @@ class Guard:
                 hint="make the optimizer of the model that you gave, after noisette.fix and the like",
             )
 
-    def _forget(self) -> None:
-        self._sums = []
-        if self._watch is not None:
-            self._watch.remove()
-            self._watch = None
+        if self._wasted and self._waiting():
+            raise InvalidInput(
+                "no optimizer has used the private gradients of two steps, which were paid for.",
+                hint="call optimizer.step() in every turn; instead of adding up gradients of several turns, plan a larger "
+                "batch, which needs no more memory and less noise",
+            )
+        self._wasted = True
+
+    def _moved_by(self, optimizer: Optimizer) -> bool:
+        groups = getattr(optimizer, "param_groups", ())  # one that is being made has none yet
+        moved = {id(p) for group in groups for p in group["params"]}
+        return bool(moved & set(map(id, self._parameters)))
+
+    def _waiting(self) -> bool:
+        """Whether there is an optimizer over the parameters at all: torch keeps no list of them."""
+        return any(issubclass(type(one), Optimizer) and self._moved_by(one) for one in gc.get_objects())
 
     def _something(self) -> bool:
         """Whether any gradient is there: a denoiser may leave none."""
@@ -109,13 +126,21 @@ class Guard:
         return [sum(float(part.sum(dtype=torch.float64)) for part in each) for each in parts]
 
 
-def _noticed(guard: Guard) -> Any:
-    """What is called before every step of any optimizer, for as long as the guard is held."""
-    alive = weakref.ref(guard)
+_GUARDS: weakref.WeakSet[Guard] = weakref.WeakSet()
+_LOCK = threading.Lock()
 
-    def notice(optimizer: Optimizer, *_: Any) -> None:
-        found = alive()
-        if found is not None:
-            found.used_by(optimizer)
 
-    return notice
+@functools.cache
+def _listen() -> None:
+    """Have every step of any optimizer noticed by all guards that are held, for as long as the process lives.
+
+    The hook is never removed: torch goes through its hooks while they are called, so that removing one then is an error.
+    """
+    register_optimizer_step_pre_hook(_notice)
+
+
+def _notice(optimizer: Optimizer, *_: Any) -> None:
+    with _LOCK:
+        guards = tuple(_GUARDS)
+    for guard in guards:
+        guard.used_by(optimizer)
