@@ -10,7 +10,7 @@ import pytest
 from torch import Tensor
 from torch.func import functional_call
 
-from noisette.gradients import isolation, objective, sites
+from noisette.gradients import isolation, objective, per_example, sites
 from noisette.integrations import lightning, transformers
 from noisette.integrations.transformers import PrivateTrainer
 from noisette.training import Finding
@@ -46,6 +46,24 @@ def dropout_left_on(patch: pytest.MonkeyPatch) -> None:
 @fault("a warm-up taken for gradients that nobody used", by(test_guard.test_a_schedule_that_begins_at_zero_is_fine))
 def warm_up_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "used_by", lambda self, optimizer: None)
+
+
+@fault(
+    "a hook on a parameter ignored",
+    by(test_guard.test_a_hook_on_a_parameter_is_refused_by_name_whenever_it_comes, name="on a gradient"),
+)
+def hook_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(per_example, "refuse_hooks", lambda model: None)
+
+
+@fault(
+    "gradients that nobody used overwritten",
+    by(
+        test_guard.test_gradients_of_two_steps_that_nobody_used_are_told_of_before_the_next_is_paid, used="0001", paid=2
+    ),
+)
+def waste_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Guard, "_waiting", lambda self: False)
 
 
 @fault("no guard in the last turn", by(test_guard.test_backward_is_refused_in_the_last_turn_too, steps=2))

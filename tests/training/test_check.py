@@ -43,6 +43,12 @@ def read_out(x: Tensor) -> Tensor:
     return x if x.sum().item() < 1e9 else -x
 
 
+def hooked() -> nn.Module:
+    layer = nn.Linear(4, 2)
+    layer.weight.register_hook(lambda gradient: gradient * 0)
+    return layer
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     "a layer": (lambda: nn.Linear(4, 2), "", "layers"),
     "dropout and a norm": (lambda: nn.Sequential(nn.LayerNorm(4), nn.Dropout(0.5), nn.Linear(4, 2)), "", "layers"),
@@ -51,6 +57,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     "centred by the batch": (lambda: Changed(lambda x: x - x.mean(0)), "refused Changed", ""),
     "a number read out": (lambda: Changed(read_out), "slow Changed", "loop"),
     "a large parameter": (Bare, "slow Bare", "layers"),
+    "a hook on a weight": (hooked, "refused Parameter 'weight'", ""),
     "nothing to train": (lambda: nn.Linear(4, 2).requires_grad_(False), "refused Linear", ""),
 }
 

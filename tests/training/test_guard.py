@@ -13,8 +13,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
-from noisette import L2, Gaussian, Mechanism, PrivateRun, Trainer, make_private
+from noisette import L2, Gaussian, Mechanism, PrivateRun, Trainer, check, fix, make_private
 from noisette.errors import InvalidInput
 from tests.helpers import refused
 
@@ -274,6 +275,51 @@ def test_an_optimizer_over_other_parameters_is_refused() -> None:
         with refused(InvalidInput, match="over other parameters"):
             Trainer(private, torch.optim.SGD(parameters, lr=0.1))
     assert Trainer(private, torch.optim.SGD(model.parameters(), lr=0.1)).model is model
+
+
+HOOKS: dict[str, Callable[[nn.Parameter], RemovableHandle]] = {
+    "on a gradient": lambda weight: weight.register_hook(lambda gradient: gradient * 0),  # type: ignore[no-untyped-call]
+    "behind it": lambda weight: weight.register_post_accumulate_grad_hook(lambda p: None),  # type: ignore[no-untyped-call]
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_on_a_parameter_is_refused_by_name_whenever_it_comes(name: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    hook = HOOKS[name](model[1].weight)
+    with refused(InvalidInput, match=r"'1\.weight' has a hook"):
+        begun(model)
+    with refused(InvalidInput, match=r"'1\.weight' has a hook"):
+        fix(model)  # whose copy would have none
+    (finding,) = check(model).findings
+    assert (finding.layer, finding.verdict) == ("Parameter '1.weight'", "refused")
+    hook.remove()
+    private = begun(model)
+    private.step()
+    hook = HOOKS[name](model[1].weight)
+    with refused(InvalidInput, match=r"'1\.weight' has a hook"):
+        private.step()
+    assert private.paid == 1
+    hook.remove()
+    private.step()
+    assert check(model).passed  # with the hooks of the run itself
+    assert begun(model).step() is not None
+
+
+def test_hooks_of_frozen_parameters_are_let_be_and_others_refused_whoever_is_drawn() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    model[0].weight.register_hook(lambda gradient: gradient * 0)
+    model[0].requires_grad_(False)
+    assert begun(model).step() is not None
+    nobody = make_private(
+        fresh := nn.Linear(4, 2),
+        nn.MSELoss(),
+        (torch.randn(4, 4), torch.randn(4, 2)),
+        Mechanism(L2(), Gaussian(scale=1.0), rate=1e-9, steps=2),
+    )
+    fresh.weight.register_hook(lambda gradient: gradient * 0)
+    with refused(InvalidInput, match="'weight' has a hook"):
+        nobody.step()  # of no example: what is refused does not depend on who was drawn
 
 
 def test_noise_does_not_move_the_row_of_the_padding() -> None:

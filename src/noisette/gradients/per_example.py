@@ -15,6 +15,7 @@ from noisette.encode import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients import sums
 from noisette.gradients.calls import Calls
+from noisette.gradients.hooks import refuse_hooks
 from noisette.gradients.isolation import confirmed, made_up, refuse_batch_statistics, without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
@@ -221,6 +222,7 @@ class Gradients:
     def _tried(self, batch: Batch) -> Batch:
         """The made-up examples that the model could run, on which it was checked."""
         self._check(batch)
+        refuse_hooks(self.model)
         *others, last = made_up(batch)
         with torch.enable_grad(), without_dropout(self._aim, self.device):
             variant = 0
@@ -285,7 +287,8 @@ class Gradients:
         return *environment(), *(module.training for module in self.model.modules())
 
     def recheck(self) -> None:
-        """`check` again, on examples of the same shapes, if something that decided the last check has changed."""
+        """`check` again, on examples of the same shapes, if what decided it has changed; look for hooks always."""
+        refuse_hooks(self.model)
         if self._planner is not None and self._trusted != self._situation():
             self._tried(self._like)
 

@@ -12,7 +12,16 @@ from torch import Tensor, nn
 
 from noisette.batch import Batch, size, tensors
 from noisette.errors import InvalidInput, NoisetteError
-from noisette.gradients import SHORTEN, Gradients, Loss, batch_statistics, shortening, trained_parameters
+from noisette.gradients import (
+    SHORTEN,
+    UNHOOK,
+    Gradients,
+    Loss,
+    batch_statistics,
+    hooked,
+    shortening,
+    trained_parameters,
+)
 from noisette.objectives import Objective
 from noisette.training.arguments import check_goal
 from noisette.training.entrance import examples_of
@@ -72,6 +81,8 @@ def check(
     ]
     changes = "it changes the weights that its examples look up"
     found += [Finding(_named(name, layer), "refused", changes, SHORTEN) for name, layer in shortening(model)]
+    passed_by = "it has a hook on its gradient, which private gradients do not pass through"
+    found += [Finding(_named(name, parameter), "refused", passed_by, UNHOOK) for name, parameter in hooked(model)]
     try:
         parameters = trained_parameters(model)
     except InvalidInput as error:
@@ -156,7 +167,7 @@ def _squares(outputs: Any, _: Tensor) -> Tensor:
     return torch.stack([part.reshape(len(part), -1).square().mean(1) for part in parts]).sum(0)
 
 
-def _named(name: str, layer: nn.Module) -> str:
+def _named(name: str, layer: object) -> str:
     return f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
 
 

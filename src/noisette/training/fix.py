@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from noisette.gradients import refuse_hooks
 from noisette.training.check import in_place, mixing
 
 __all__ = ["StatisticsDropped", "fix"]
@@ -26,12 +27,14 @@ def fix(model: Model) -> Model:
 
     Layers of the BatchNorm family become GroupNorm layers with the same weights, of at most 32 groups of at least four
     channels. InstanceNorm layers normalise by the example alone. Both drop running statistics, which a
-    `StatisticsDropped` warning tells. Activations no longer work in place. A layer that has two names keeps them.
+    `StatisticsDropped` warning tells. Activations no longer work in place. A layer that has two names keeps them. Hooks
+    on parameters are refused: no copy has them.
 
     >>> found = fix(nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8), nn.ReLU(inplace=True)))
     >>> found[2]
     ReLU()
     """
+    refuse_hooks(model)
     fixed = copy.deepcopy(model)
     for _, layer in in_place(fixed):
         layer.inplace = False  # type: ignore[assignment]

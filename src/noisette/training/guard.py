@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from noisette.errors import InvalidInput
+from noisette.gradients import Own
 
 __all__ = ["Guard"]
 
@@ -37,20 +38,9 @@ class Guard:
         self._parameters = tuple(parameters)
         self.on, self._written, self._sums = True, 0, list[float]()
         self._last = self._elsewhere = self._wasted = False
-        alive = weakref.ref(self)
-
-        def refuse(parameter: Tensor) -> None:
-            guard = alive()
-            if guard is not None and guard.on:
-                parameter.grad = None
-                raise InvalidInput(
-                    "backward() has put a raw gradient into a parameter of a private run.",
-                    hint="leave backward() out: every turn of the loop sets the gradients; to look at a loss, "
-                    "use torch.no_grad(); to use the model for something else, call close() of the run first",
-                )
-
+        refusal = _Refusal(self)
         for parameter in self._parameters:
-            parameter.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(refusal)  # type: ignore[no-untyped-call]
         _listen()
         with _LOCK:
             _GUARDS.add(self)
@@ -103,8 +93,8 @@ class Guard:
         if self._wasted and self._waiting():
             raise InvalidInput(
                 "no optimizer has used the private gradients of two steps, which were paid for.",
-                hint="call optimizer.step() in every turn; instead of adding up gradients of several turns, plan a larger "
-                "batch, which needs no more memory and less noise",
+                hint="call optimizer.step() in every turn; instead of adding gradients of several turns, plan a larger "
+                "batch, which needs no more memory",
             )
         self._wasted = True
 
@@ -126,6 +116,23 @@ class Guard:
         return [sum(float(part.sum(dtype=torch.float64)) for part in each) for each in parts]
 
 
+class _Refusal(Own):
+    """Raises where a raw gradient comes into a parameter, for as long as the guard is held, and on."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = weakref.ref(guard)
+
+    def __call__(self, parameter: Tensor) -> None:
+        guard = self._guard()
+        if guard is not None and guard.on:
+            parameter.grad = None
+            raise InvalidInput(
+                "backward() has put a raw gradient into a parameter of a private run.",
+                hint="leave backward() out: every turn of the loop sets the gradients; to look at a loss, "
+                "use torch.no_grad(); to use the model for something else, call close() of the run first",
+            )
+
+
 _GUARDS: weakref.WeakSet[Guard] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
@@ -134,7 +141,7 @@ _LOCK = threading.Lock()
 def _listen() -> None:
     """Have every step of any optimizer noticed by all guards that are held, for as long as the process lives.
 
-    The hook is never removed: torch goes through its hooks while they are called, so that removing one then is an error.
+    The hook is never removed: torch goes through its hooks while they are called, and removing one then is an error.
     """
     register_optimizer_step_pre_hook(_notice)
 
