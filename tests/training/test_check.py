@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from noisette import L2, Gaussian, Mechanism, check, make_private
 from noisette.errors import InvalidInput
@@ -47,6 +48,32 @@ def hooked() -> nn.Module:
     layer = nn.Linear(4, 2)
     layer.weight.register_hook(lambda gradient: gradient * 0)
     return layer
+
+
+class Elsewhere(Dataset[Any]):
+    """Examples on the meta device: of all that is not where the model is, what can be had on any machine."""
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, number: int) -> Any:
+        return torch.zeros(4, device="meta"), torch.zeros((), dtype=torch.long, device="meta")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [tuple(part.to("meta") for part in DATA), (DATA[0].to("meta"), DATA[1]), Elsewhere()],
+    ids=["tensors", "one of two tensors", "a Dataset"],
+)
+@pytest.mark.parametrize("goal", [None, nn.CrossEntropyLoss()])
+def test_the_check_is_where_the_model_is_wherever_the_data_lies(data: Any, goal: Any) -> None:
+    model = nn.Linear(4, 2)
+    assert check(model, data, goal=goal).path == "layers"
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=2)
+    private = make_private(model, nn.CrossEntropyLoss(), data, mechanism)
+    model.eval()
+    private._gradients.recheck()  # on what it keeps of the data
+    assert private.left == 2
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], str, str]] = {

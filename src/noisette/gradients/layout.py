@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from noisette.errors import InvalidInput
+from noisette.gradients.sharded import refuse_shards
 from noisette.gradients.terms import room
 from noisette.spec import what
 
@@ -45,6 +46,7 @@ class Layout:
             raise InvalidInput(
                 f"the model is {what(model)}, not a module of torch.", hint="give an nn.Module, as Net() makes one"
             )
+        refuse_shards(model)
         trainable = _trainable(model)
         if any(map(is_lazy, model.parameters())):
             raise InvalidInput(

@@ -185,7 +185,7 @@ class Gradients:
         return sums.in_order(terms, self._layout, total) if terms else self.zeros()
 
     def check(self, batch: Batch) -> None:
-        """Try the model on made-up examples of the shapes of a batch, which may be empty; not on its own examples.
+        """Try the model on made-up examples of the shapes of a batch, which may be anywhere; not on its own examples.
 
         Raises InvalidInput where a made-up example's gradient alone differs from its gradient in a batch, where a loss
         of many is not made of the losses of each, or where a layer of the BatchNorm family gathers statistics: what
@@ -223,6 +223,7 @@ class Gradients:
         """The made-up examples that the model could run, on which it was checked."""
         self._check(batch)
         refuse_hooks(self.model)
+        batch = change(batch, lambda part: part.new_empty((0, *part.shape[1:]), device=self.device))
         *others, last = made_up(batch)
         with torch.enable_grad(), without_dropout(self._aim, self.device):
             variant = 0
@@ -245,7 +246,7 @@ class Gradients:
                 self._aim, self._layout, ways, made, variant, chunk=self._chunk, exactly=self._exactly
             )
         self._layout.spare()
-        self._like, self._trusted = change(batch, lambda part: part[:0]), self._situation()
+        self._like, self._trusted = batch, self._situation()
         self._say()
         return made
 
