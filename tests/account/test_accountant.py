@@ -93,6 +93,19 @@ def test_unknown_accountants_and_open_scales_are_refused() -> None:
 
 
 @pytest.mark.parametrize("accountant", accountants())
+@pytest.mark.parametrize("micro_batch", [1, 4])
+def test_clipping_of_an_open_dimension_is_accounted_for_any(accountant: str, micro_batch: int) -> None:
+    left_open = Mechanism(L2(micro_batch=micro_batch), Gaussian(4.0), rate=0.01, steps=100)
+    found = guarantee(left_open, DELTA, accountant)
+    assert found.arithmetic == "covered"
+    for dim in (1, 26010, 2**30):
+        known = guarantee(left_open.replace(encoder=left_open.encoder.replace(dim=dim)), DELTA, accountant)
+        assert known.epsilon * (1 - 1e-7) <= found.epsilon <= known.epsilon * 1.005
+    with refused(Unaccountable, "worst case"):
+        guarantee(left_open.replace(noise=StudentT(9, scale=4.0)), DELTA, accountant)
+
+
+@pytest.mark.parametrize("accountant", accountants())
 def test_no_steps_cost_nothing(accountant: str) -> None:
     none = PLAIN.replace(steps=0)
     assert guarantee(none, DELTA, accountant).epsilon == 0

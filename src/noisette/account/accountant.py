@@ -80,7 +80,8 @@ def guarantee(
     """What a mechanism or a search, or several in order, promises at `delta`.
 
     `examples` is the public number of examples, or of units where these are drawn: a delta of 1/examples or more is
-    refused.
+    refused. Where clipping by `L2` leaves the dimension open, the guarantee is for whatever model: what floats cost is
+    that of 2^30 parameters. Encoders by ranks need theirs.
 
     **Formal guarantees.** For certified noises epsilon is an upper bound, with quadrature, truncation and rounding
     errors on the safe side; otherwise the guarantee says "estimate". Where its `arithmetic` is "covered", that holds

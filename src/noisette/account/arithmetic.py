@@ -121,7 +121,7 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
     paid = [one for one in spending if one.steps]
     drawn = [_drawn(one, failure / (4 * len(paid))) for one in paid]
     every = [part for parts, _ in drawn for part in parts]
-    if not all(mechanism.encoder.known_dim <= LONGEST for mechanism, _ in every):
+    if not all(_longest(mechanism) <= LONGEST for mechanism, _ in every):
         return None
     total = sum(count for _, count in every)
     square, largest, outside = 0.0, 0.0, sum(chance for _, chance in drawn)
@@ -139,6 +139,11 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
     return Addition(failure + outside, shift) if shift < 1 else None
 
 
+def _longest(mechanism: Mechanism) -> int:
+    """How many coordinates a step has; as many as any may have where that is open and its image the same for all."""
+    return LONGEST if mechanism.encoder.dim is None else mechanism.encoder.dim
+
+
 def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism, float]], float]:
     """Mechanisms and how many coordinates they draw at most, and the chance that there are more.
 
@@ -146,8 +151,8 @@ def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism
     count as if each were of every kind that it may be of.
     """
     if isinstance(one, Mechanism):
-        return [(one, float(one.steps) * one.encoder.known_dim)], 0.0
+        return [(one, float(one.steps) * _longest(one))], 0.0
     most = one.trials.most(chance)
-    return [(piece, most * float(piece.steps) * piece.encoder.known_dim) for piece in one.pieces], (
+    return [(piece, most * float(piece.steps) * _longest(piece)) for piece in one.pieces], (
         chance + one.trials.error
     )
