@@ -43,7 +43,7 @@ __all__ = [
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write, which stands at `path`, on disk, when the block has ended well; otherwise nothing has changed.
 
     `mode` has the permissions that it may get, less those that the user's umask takes. While it is written it has a
@@ -56,7 +56,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     ...     Path(here, "f").read_bytes(), len(os.listdir(here))
     (b'abc', 1)
     """
-    beside = _beside(path)
+    beside = _beside(Path(path))
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never a file of somebody else
     try:
         with os.fdopen(handle, "wb") as file:
@@ -76,7 +76,7 @@ def _beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
 
 
-def write(path: Path, data: bytes, *, hint: str = "free some space, then resume the run") -> None:
+def write(path: str | Path, data: bytes, *, hint: str = "free some space, then resume the run") -> None:
     """Put `data` at `path`; a crash or a full disk leaves the old file as it was."""
     try:
         with replacing(path) as file:
@@ -93,7 +93,7 @@ def reason(error: OSError) -> str:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: str | Path) -> Iterator[None]:
     """Inside, an error of the library says that it is about the file at `path`.
 
     >>> with naming(Path("recipe.toml")):
@@ -112,8 +112,9 @@ def naming(path: Path) -> Iterator[None]:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def raw(path: Path) -> bytes:
+def raw(path: str | Path) -> bytes:
     """The bytes of a file."""
+    path = Path(path)
     try:
         with opened(path) as file:
             return file.read()
@@ -126,7 +127,7 @@ def raw(path: Path) -> bytes:
         raise InvalidInput(f"{path} cannot be read ({reason(error)}).", hint=_RUN) from None
 
 
-def text(path: Path) -> str:
+def text(path: str | Path) -> str:
     """The text of a file."""
     try:
         return raw(path).decode()
@@ -134,7 +135,7 @@ def text(path: Path) -> str:
         _refuse(path, "text in UTF-8")
 
 
-def table(path: Path, content: str | None = None) -> dict[str, Any]:
+def table(path: str | Path, content: str | None = None) -> dict[str, Any]:
     """The values of a TOML file, or of `content`, which was read from it."""
     try:
         return tomllib.loads(text(path) if content is None else content)
@@ -146,17 +147,17 @@ def table(path: Path, content: str | None = None) -> dict[str, Any]:
         _refuse(path, "TOML that anybody would write")
 
 
-def record(path: Path, content: str | None = None) -> dict[str, Any]:
+def record(path: str | Path, content: str | None = None) -> dict[str, Any]:
     """The object in a JSON file, or in `content`, which was read from it."""
     return _object(path, text(path) if content is None else content)
 
 
-def records(path: Path) -> list[dict[str, Any]]:
+def records(path: str | Path) -> list[dict[str, Any]]:
     """The objects in a file of JSON lines."""
     return [_object(path, line) for line in text(path).splitlines()]
 
 
-def _object(path: Path, content: str) -> dict[str, Any]:
+def _object(path: str | Path, content: str) -> dict[str, Any]:
     try:
         value = json.loads(content, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -173,19 +174,19 @@ def _no_constant(name: str) -> NoReturn:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
+def save(path: str | Path, state: dict[str, Any]) -> None:
     """Save tensors, numbers and texts at `path`, atomically."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write(path, buffer.getvalue())
 
 
-def load(path: Path, device: str | torch.device = "cpu") -> Any:
+def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
     """What `save` wrote. Loads with ``weights_only``: a file can hold data, never code."""
     return parse(raw(path), path, device)
 
 
-def parse(data: bytes, path: Path, device: str | torch.device = "cpu") -> Any:
+def parse(data: bytes, path: str | Path, device: str | torch.device = "cpu") -> Any:
     """What `save` wrote to `path`, from its bytes: a zip archive whose every part has its checksum, uncompressed."""
     reader: Callable[..., Any] = torch.load
     try:
@@ -208,7 +209,7 @@ def _check_parts(archive: zipfile.ZipFile) -> None:
         raise zipfile.BadZipFile
 
 
-def fill(module: nn.Module, state: Any, path: Path) -> None:
+def fill(module: nn.Module, state: Any, path: str | Path) -> None:
     """Put `state`, which was read from `path`, into `module`: all of its tensors, of the same shapes and types.
 
     >>> fill(nn.Linear(2, 1), nn.Linear(2, 1).state_dict(), Path("model.pt"))
@@ -241,8 +242,9 @@ def alike(known: Any, found: Any) -> bool:
     return type(known) is type(found)
 
 
-def array(path: Path) -> Tensor:
+def array(path: str | Path) -> Tensor:
     """The numbers in a .npy file, float32."""
+    path = Path(path)
     if not os.path.exists(path):
         raise InvalidInput(f"there is no file {path}.", hint="give the path of an array that numpy.save has written")
     try:
@@ -263,5 +265,5 @@ def _line(error: Exception) -> str:
     return str(error).replace("\n", " ").rstrip(".")
 
 
-def _refuse(path: Path, kind: str) -> NoReturn:
+def _refuse(path: str | Path, kind: str) -> NoReturn:
     raise InvalidInput(f"{path} is damaged: it is not {kind}.", hint="restore it from a backup") from None

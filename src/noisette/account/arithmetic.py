@@ -153,6 +153,4 @@ def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism
     if isinstance(one, Mechanism):
         return [(one, float(one.steps) * _longest(one))], 0.0
     most = one.trials.most(chance)
-    return [(piece, most * float(piece.steps) * _longest(piece)) for piece in one.pieces], (
-        chance + one.trials.error
-    )
+    return [(piece, most * float(piece.steps) * _longest(piece)) for piece in one.pieces], (chance + one.trials.error)

@@ -26,7 +26,7 @@ VERSION = 1
 """Goes up whenever the same spec gives other numbers."""
 
 
-def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progress | None = None) -> Fixed:
+def learnt(spec: Features, shape: tuple[int, ...], folder: str | Path, progress: Progress | None = None) -> Fixed:
     """The map that `spec` gives for images of `shape`, from a file in `folder` where there is one.
 
     >>> import tempfile
@@ -37,7 +37,7 @@ def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progr
     torch.Size([1296, 20])
     """
     about = json.dumps([VERSION, repr(spec.replace(whitening=0.0)), list(shape)])
-    path = folder / f"{hashlib.sha256(about.encode()).hexdigest()}.learnt"
+    path = Path(folder) / f"{hashlib.sha256(about.encode()).hexdigest()}.learnt"
 
     def contents() -> Iterator[bytes]:
         buffer = io.BytesIO()
@@ -49,7 +49,7 @@ def learnt(spec: Features, shape: tuple[int, ...], folder: Path, progress: Progr
         return spec.again(shape, files.parse(files.raw(path)[HEADER:], path))
 
 
-def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None = None) -> Tensor:
+def cached(fixed: Fixed, images: Tensor, folder: str | Path, progress: Progress | None = None) -> Tensor:
     """Features (N, K) or (N, K, h, w) float32 of `images` (N, C, H, W); what takes long is mapped from a file.
 
     The file, in `folder`, holds what `fixed` has seen, before it is scaled, at 16 bits a number. Its name is a digest
@@ -64,6 +64,7 @@ def cached(fixed: Fixed, images: Tensor, folder: Path, progress: Progress | None
     ...     cached(fixed, torch.rand(2, 1, 16, 16), Path(here)).shape
     torch.Size([2, 20])
     """
+    folder = Path(folder)
     path = folder / f"{_digest(fixed, images)}.features"
     shape = (len(images), *fixed.shape)
     made(path, lambda: _stream(fixed, images, folder, progress))

@@ -35,11 +35,12 @@ _WRITTEN = ("checkpoint.pt", "model.pt", "model.safetensors", "guarantee.json", 
 """What a run writes again and again, beside its ledger."""
 
 
-def new_folder(root: Path, name: str, contents: Mapping[str, str | bytes], closed: str | None = None) -> Path:
+def new_folder(root: str | Path, name: str, contents: Mapping[str, str | bytes], closed: str | None = None) -> Path:
     """A new folder NAME-0001, NAME-0002, ... below `root`, which appears with `contents` in it, or not at all.
 
     Nobody but its owner ever has access to the folder `closed` in it.
     """
+    root = Path(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
         (beside := root / f".{name}.{os.urandom(8).hex()}.new").mkdir()
@@ -75,12 +76,12 @@ def _renamed(folder: Path, name: Path) -> bool:
 
 
 def start(
-    root: Path,
+    root: str | Path,
     recipe: Recipe,
     *,
-    data_root: Path | None = None,
+    data_root: str | Path | None = None,
     device: str = "cpu",
-    shared: Path | None = None,
+    shared: str | Path | None = None,
     people: str | None = None,
     unsafe: bool = False,
     seed: int | None = None,
@@ -95,7 +96,7 @@ def start(
     can be gone on with. In processes that torchrun has started again it is the run that they had begun, gone on with
     from its checkpoint.
     """
-    processes = Processes.current()
+    root, processes = Path(root), Processes.current()
     recipe = replace(recipe, data=datasets.settled(recipe.data))  # it may be resumed from another folder
     settings = Settings(
         people or datasets.people(recipe.data),
@@ -132,13 +133,17 @@ def start(
 
 
 def reopen(
-    folder: Path, *, data_root: Path | None = None, seed: int | None = None, progress: Progress | None = None
+    folder: str | Path,
+    *,
+    data_root: str | Path | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
 ) -> OpenRun:
     """The run in `folder`, to be gone on with. What is missing or damaged is found before anything is written.
 
     A run that was killed while it was set up has spent nothing, and is set up now.
     """
-    processes, told = Processes.current(), b""
+    folder, processes, told = Path(folder), Processes.current(), b""
     if processes.first:
         told = json.dumps([files.text(folder / name) for name in ("recipe.toml", "settings.json")]).encode()
     texts = json.loads(processes.from_first(told))

@@ -31,7 +31,7 @@ class Seen:
 
     @classmethod
     def of(
-        cls, recipe: Recipe, root: Path | None = None, kept: Path | None = None, progress: Progress | None = None
+        cls, recipe: Recipe, root: str | Path | None = None, kept: Path | None = None, progress: Progress | None = None
     ) -> Seen:
         """The data set of `recipe`, from files below `root`; features come from the cache where it has them.
 

@@ -178,7 +178,7 @@ class Recipe:
         return cls.from_toml(files.text(Path(name)), Path(name))
 
     @classmethod
-    def from_toml(cls, text: str, path: Path = Path("the recipe")) -> Self:
+    def from_toml(cls, text: str, path: str | Path = "the recipe") -> Self:
         """The recipe that TOML text describes; errors name the file at `path` that it was read from."""
         table = files.table(path, text)
         known = [one.name for one in fields(cls)]

@@ -10,8 +10,9 @@ from noisette.report.style import PALETTE, panels, save
 __all__ = ["draw_accuracy"]
 
 
-def draw_accuracy(folder: Path) -> Path:
+def draw_accuracy(folder: str | Path) -> Path:
     """Draw accuracy.png from the metrics of the run in `folder`."""
+    folder = Path(folder)
     points = read(folder)
     figure, (axis,) = panels(1, width=6.4, height=3.8)
     steps = [point.updates for point in points]

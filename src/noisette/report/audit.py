@@ -14,7 +14,7 @@ __all__ = ["draw_audit"]
 _MARKS = {"add": ("o", "is it in?"), "remove": ("s", "is it out?")}
 
 
-def draw_audit(audit: Audit, title: str, path: Path) -> Path:
+def draw_audit(audit: Audit, title: str, path: str | Path) -> Path:
     """Measured points with their bounds over the claimed curve, a plot for each regime, as a PNG at `path`."""
     figure, axes = panels(len(audit.claimed), width=3.9, height=4.3)
     rates = np.linspace(0.0, 1.0, 501)

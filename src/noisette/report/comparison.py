@@ -13,7 +13,7 @@ from noisette.report.style import PALETTE, panels, save
 __all__ = ["draw_comparison"]
 
 
-def draw_comparison(rows: Sequence[Row], title: str, path: Path) -> Path:
+def draw_comparison(rows: Sequence[Row], title: str, path: str | Path) -> Path:
     """Bars of mean absolute, root mean square and effective error for every noise, as a PNG at `path`."""
     figure, (axis,) = panels(1, width=7.2, height=0.6 * len(rows) + 1.6)
     places = np.arange(len(rows))[::-1]

@@ -52,9 +52,9 @@ class Index:
     purses: tuple[Purse, ...]
 
     @classmethod
-    def read(cls, root: Path, watch: Watch = iter) -> Index:
+    def read(cls, root: str | Path, watch: Watch = iter) -> Index:
         """The runs below `root`. `watch` goes around the loop over them."""
-        runs, unreadable, books = [], [], []
+        root, runs, unreadable, books = Path(root), [], [], []
         unfinished: list[tuple[str, int | None]] = []
         searches = _seen(root, "search.json")
         for folder in watch(folders(root) if not searches else _seen(root, "settings.json")):

@@ -97,8 +97,9 @@ class Run:
     versions: dict[str, str]
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: str | Path) -> Self:
         """The finished run in `folder`; an error says what is missing, unfinished, damaged or of another version."""
+        folder = Path(folder)
         if not folder.is_dir():
             raise InvalidInput(f"there is no folder {folder}.", hint="give the folder of a run, like runs/digits-0001")
         recipe = Recipe.from_toml(files.text(folder / "recipe.toml"), folder / "recipe.toml")

@@ -44,8 +44,9 @@ def panels(count: int, *, width: float = 4.1, height: float = 3.5, rows: int = 1
     return figure, axes
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: str | Path) -> Path:
     """Write `figure` as a PNG, with its folder, and return the path."""
+    path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110, facecolor="white", format="png")

@@ -13,7 +13,7 @@ from noisette.report.style import GREY, PALETTE, panels, save
 __all__ = ["draw_tradeoff"]
 
 
-def draw_tradeoff(curves: Mapping[str, Tradeoff], path: Path) -> Path:
+def draw_tradeoff(curves: Mapping[str, Tradeoff], path: str | Path) -> Path:
     """Draw labelled trade-offs side by side as a PNG at `path`."""
     figure, (left, right) = panels(2, width=4.6, height=3.8)
     rates = np.linspace(0.0, 1.0, 401)

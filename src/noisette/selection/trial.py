@@ -98,7 +98,7 @@ def _right(task: Task, model: nn.Module, held: Dataset, device: torch.device) ->
     return torch.bincount(whose, weights=right) / torch.bincount(whose)
 
 
-def public_examples(name: str, root: Path | None, recipe: Recipe) -> tuple[Tensor, Tensor]:
+def public_examples(name: str, root: str | Path | None, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """All examples of the public data set `name`: inputs (M, ...) and targets like those of `recipe`."""
     data = datasets.load(name, root, recipe.unit, recipe.target_bounds)
     return torch.cat([data.train_inputs, data.test_inputs]), torch.cat([data.train_targets, data.test_targets])

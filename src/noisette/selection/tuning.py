@@ -86,12 +86,12 @@ def tune(
     """
     check_workers(jobs, ray)
     chosen = Recipe.load(recipe) if isinstance(recipe, str) else recipe
-    folder = begin(Path(runs), chosen, candidates, epsilon=epsilon, trials=trials_of(law, trials), seed=seed, **options)
+    folder = begin(runs, chosen, candidates, epsilon=epsilon, trials=trials_of(law, trials), seed=seed, **options)
     return go_on(folder, jobs=jobs, ray=ray, seed=seed)
 
 
 def begin(
-    root: Path,
+    root: str | Path,
     recipe: Recipe,
     candidates: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
@@ -100,9 +100,9 @@ def begin(
     delta: float | None = None,
     held_out: float = 0.2,
     public: str | None = None,
-    data_root: Path | None = None,
+    data_root: str | Path | None = None,
     device: str = "cpu",
-    shared: Path | None = None,
+    shared: str | Path | None = None,
     people: str | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
@@ -112,7 +112,7 @@ def begin(
     Whatever can be refused is refused before it is paid, and then there is no folder. Scores come
     from a share `held_out` of the training examples, with noise, or from the data set `public`.
     """
-    delta = check_delta(recipe.delta if delta is None else delta)
+    root, delta = Path(root), check_delta(recipe.delta if delta is None else delta)
     recipe = replace(recipe, data=datasets.settled(recipe.data))  # the search may be resumed from another folder
     public = None if public is None else datasets.settled(public)
     base = replace(recipe.changed(epsilon=positive("epsilon", epsilon)), held_out=0.0 if public else held_out)
@@ -190,7 +190,7 @@ def _trial(
     }
 
 
-def _check_public(name: str, root: Path | None, seen: Seen, recipe: Recipe) -> None:
+def _check_public(name: str, root: str | Path | None, seen: Seen, recipe: Recipe) -> None:
     inputs, targets = public_examples(name, root, recipe)
     strange = recipe.target_bounds is None and int(targets.max()) >= seen.data.classes
     if tuple(inputs.shape[1:]) != seen.shape or strange:
@@ -203,12 +203,13 @@ def _check_public(name: str, root: Path | None, seen: Seen, recipe: Recipe) -> N
 # -- the search itself -------------------------------------------------------------------------------------------------
 
 
-def go_on(folder: Path, *, jobs: int = 1, ray: str | None = None, seed: int | None = None) -> Tuned:
+def go_on(folder: str | Path, *, jobs: int = 1, ray: str | None = None, seed: int | None = None) -> Tuned:
     """Pay for the search in `folder`, make the runs that are not made yet, and publish the best one.
 
     A search that was killed keeps its price, its number of runs and their settings.
     """
     check_workers(jobs, ray)
+    folder = Path(folder)
     plan = Plan.read(folder)
     with alone(folder, Processes.current(), "at the search"):
         if not (folder / "result.json").exists():

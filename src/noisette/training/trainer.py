@@ -74,7 +74,7 @@ class Trainer:
         """The model to use: the average of the weights where there is one, else the model itself."""
         return self._average.module if self._average is not None else self.model
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write a checkpoint, atomically. It holds no state of any generator: a resumed run draws fresh noise.
 
         Of several processes, number 0 writes it, without waiting for the others, which may be lost.
@@ -82,11 +82,11 @@ class Trainer:
         if self.private.processes.first:
             files.save(path, self._state())
 
-    def load(self, path: Path) -> None:
+    def load(self, path: str | Path) -> None:
         """Go on from a checkpoint of the same mechanism and ledger; every process loads it."""
         self.restore(files.load(path), path)
 
-    def restore(self, state: Any, path: Path) -> None:
+    def restore(self, state: Any, path: str | Path) -> None:
         """Go on from what `save` wrote, read already; `path` is for the error that it is something else."""
         fresh = self.private.state
         try:
