@@ -15,6 +15,7 @@ import pytest
 from noisette import L2, Gaussian, Laplace, Mechanism, Ranked
 from noisette.account import Ledger, guarantee, ledger, read_ledger
 from noisette.errors import InvalidInput, LedgerError
+from noisette.locks import hold
 from tests.helpers import refused
 
 ONE = Mechanism(L2(dim=9), Gaussian(scale=2.0), rate=0.1, steps=50)
@@ -167,14 +168,20 @@ def test_an_open_scale_is_refused_before_anything_is_written(path: Path) -> None
 def test_two_at_once_are_refused(path: Path) -> None:
     script = f"from noisette.account import Ledger\nLedger({str(path)!r})"
     with Ledger(path) as book:
-        with refused(LedgerError, match="in use"):
-            Ledger(path)
+        for again in (Ledger, read_ledger):  # a refusal changes nothing for the next one
+            with refused(LedgerError, match="in use by this process") as caught:
+                again(path)
+            assert "close()" in caught.value.hint
         other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert other.returncode == 1
         assert "in use by another process" in other.stderr
         book.spend(ONE)
     with Ledger(path) as book:
         assert book.spent(ONE) == 6
+    with path.open("rb") as file:  # as another process would
+        hold(file.fileno())
+        with refused(LedgerError, match="in use by another process"):
+            Ledger(path)
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

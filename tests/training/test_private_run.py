@@ -68,6 +68,22 @@ def test_no_more_is_paid_than_planned_when_paying_ahead(tmp_path: Path) -> None:
     assert lines == 1 + 1 + 144
 
 
+def test_a_run_is_as_long_as_the_loops_over_it(tmp_path: Path) -> None:
+    """Also one of several mechanisms, and one that goes on with what its ledger has left."""
+    mechanisms = gaussian(3), gaussian(4, rate=0.1)
+    with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
+        _, private = _private(mechanisms, ledger=ledger)
+        assert len(private) == 7
+        for _ in zip(range(2), private, strict=False):
+            pass
+        taken = private.updates
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        _, again = _private(mechanisms, ledger=ledger)
+        assert len(again) == 7 - taken == len(list(again))
+        assert len(again) == 0
+        assert again
+
+
 def test_the_guarantee_so_far_is_that_of_the_steps_paid() -> None:
     _, private = _private(gaussian(5))
     assert private.guarantee(1e-5).epsilon == 0

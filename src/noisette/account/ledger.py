@@ -67,11 +67,14 @@ class Ledger(Record):
         self.path = Path(path)
         self._place = self.path.absolute()  # a loop may change its working directory
         self._one_at_a_time, self._process = threading.Lock(), os.getpid()
+        self._held: _Held | None = None
         if not must_exist and _absent(self._place):
             self._create(data)
         self._file = _opened(self.path, os.O_RDWR)
         try:
             _lock(self._file, self.path)
+            self._held = _held(self._file)
+            _HELD.add(self._held)
             raw = _slurp(self._file)
             line = self.read(raw, str(self.path), _now())
             self._check_data(data)
@@ -208,6 +211,8 @@ class Ledger(Record):
                 let_go(self._file)
             os.close(self._file)
             self._file = -1
+            if self._held is not None:
+                _HELD.discard(self._held)
 
     def __enter__(self) -> Self:
         return self
@@ -244,13 +249,28 @@ def _opened(path: Path, flags: int) -> int:
         raise _unwritable(path, error, "read" if flags == os.O_RDONLY else "written") from None
 
 
+_Held = tuple[int, int, int]
+"""A process, and a file by its device and its number there."""
+
+_HELD: set[_Held] = set()  # also those of ledgers that nobody has closed, whose files stay open
+
+
+def _held(file: int) -> _Held:
+    found = os.fstat(file)
+    return os.getpid(), found.st_dev, found.st_ino
+
+
 def _lock(file: int, path: Path, *, shared: bool = False) -> None:
     try:
         hold(file, shared=shared)
     except BlockingIOError:
-        raise LedgerError(
-            f"the ledger {path} is in use by another process.", hint="wait for it to end, then try again"
-        ) from None
+        whose, hint = "another process", "wait for it to end, then try again"
+        if _held(file) in _HELD:
+            whose, hint = (
+                "this process, which has opened it before",
+                "use that one, or close() it first, as `with` does",
+            )
+        raise LedgerError(f"the ledger {path} is in use by {whose}.", hint=hint) from None
     except OSError as error:
         raise _unwritable(path, error, "locked") from None
 

@@ -279,7 +279,7 @@ class Gradients:
         if not self._layout.describes(self.model):
             raise InvalidInput(
                 f"the trainable parameters of {type(self.model).__name__} are others than at the start.",
-                hint="freeze or replace parameters first, then make Gradients",
+                hint="freeze or replace parameters before make_private, and not after; make a new run for them",
             )
         refuse_batch_statistics(self.model)
 

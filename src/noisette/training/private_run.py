@@ -113,6 +113,22 @@ class PrivateRun:
         spent = tuple(m.replace(steps=steps) for m, steps in zip(self.mechanisms, self._paid, strict=True))
         return guarantee(spent, delta, accountant, examples=self._share.sampled).stamped(*self.stamps)
 
+    def __len__(self) -> int:
+        """The turns of a loop that begins now, which are the steps that are left: what a progress bar asks for.
+
+        >>> import torch
+        >>> from noisette import L2, Gaussian, make_private
+        >>> mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=3)
+        >>> private = make_private(nn.Linear(2, 1), nn.MSELoss(), (torch.ones(8, 2), torch.ones(8, 1)), mechanism)
+        >>> len(private), len(list(private)), len(private)
+        (3, 3, 0)
+        """
+        return self.left
+
+    def __bool__(self) -> bool:
+        """Whether it is a run, and not None: also where no step is left."""
+        return True
+
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
         while self.left:
