@@ -20,11 +20,13 @@ __all__ = [
     "as_batch",
     "change",
     "filled",
+    "is_array",
     "joined",
     "kind",
     "mapped_over",
     "packed",
     "parts",
+    "plain",
     "rows",
     "size",
     "tensors",
@@ -48,8 +50,7 @@ def as_batch(data: Any, dtype: torch.dtype | None = None, *, one: bool = False) 
     """
     if _is_flat(data):
         return data
-    plain = tree_map(_as_dict, data, is_leaf=lambda part: isinstance(part, Mapping) and not isinstance(part, dict))
-    found = tree_map(lambda leaf: _tensor(leaf, dtype or torch.get_default_dtype()), plain, is_leaf=_is_array)
+    found = tree_map(lambda leaf: _tensor(leaf, dtype or torch.get_default_dtype()), plain(data), is_leaf=is_array)
     for path, leaf in tree_flatten_with_path(found)[0]:
         if not isinstance(leaf, Tensor) and leaf is not None:
             raise InvalidInput(
@@ -249,12 +250,17 @@ def _is_row(batch: Batch) -> bool:
     return type(batch) in (tuple, list) and all(isinstance(part, Tensor) for part in batch)
 
 
+def plain(data: Any) -> Any:
+    """`data` with dicts for mappings of other kinds, such as those of tokenizers."""
+    return tree_map(_as_dict, data, is_leaf=lambda part: isinstance(part, Mapping) and not isinstance(part, dict))
+
+
 def _as_dict(part: Any) -> Any:
     return dict(part) if isinstance(part, Mapping) else part
 
 
-def _is_array(part: Any) -> bool:
-    """Whether a list is one of numbers, and not of tensors."""
+def is_array(part: Any) -> bool:
+    """Whether something is an array or a number, or a list of numbers and not of tensors."""
     while isinstance(part, list):
         if not part:
             return True

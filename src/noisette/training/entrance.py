@@ -21,7 +21,8 @@ from noisette.objectives import Objective
 from noisette.sampling import UNIT
 from noisette.spec import whole
 from noisette.training.arguments import as_denoiser, as_ledgers, check_goal, check_there
-from noisette.training.examples import Examples, Held, in_memory
+from noisette.training.examples import Examples
+from noisette.training.given import held
 from noisette.training.plan import with_dim
 from noisette.training.private_run import PrivateRun
 from noisette.training.processes import Processes
@@ -174,8 +175,8 @@ def examples_of(
     dtype: torch.dtype,
 ) -> Examples:
     """The examples of `data`; at a sampling `rate`, one batch of them is read ahead."""
-    batch = in_memory(data, dtype)
-    if batch is None:
+    found = held(data, dtype)
+    if found is None:
         expected = rate * len(data)
         return Read(data, collate_fn, workers=workers, piece=chunk, expected=expected, seed=seed, dtype=dtype)
     if collate_fn is not None or workers:
@@ -183,4 +184,4 @@ def examples_of(
             "the data is in memory, where nothing is read or collated.",
             hint="leave collate_fn and workers out, or give a Dataset",
         )
-    return Held(batch)
+    return found

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from noisette.batch import Batch, as_batch, change, rows, size
-from noisette.errors import InvalidInput
-from noisette.training.refusing import foreign_batches
+from noisette.batch import Batch, change, rows, size
 
-__all__ = ["Draw", "Examples", "Held", "Index", "Part", "count", "in_memory"]
+__all__ = ["Draw", "Examples", "Held", "Index", "Part"]
 
 Index = npt.NDArray[np.int64]
 
@@ -84,48 +80,3 @@ class Held(Examples):
         for draw in draws:
             found = self.some(draw.index) if len(draw.index) else []
             yield draw, ((np.arange(len(draw.index)), part) for part in found)
-
-
-def in_memory(data: Any, dtype: torch.dtype | None = None) -> Batch | None:
-    """What a user calls data as a batch of all its examples; None for a data set whose examples have to be read.
-
-    Numbers that are no tensors become tensors of type `dtype`.
-
-    >>> in_memory(TensorDataset(torch.ones(3, 2), torch.ones(3)))[0].shape
-    torch.Size([3, 2])
-    """
-    if isinstance(data, DataLoader):
-        raise foreign_batches("a DataLoader")
-    if isinstance(data, IterableDataset):
-        raise InvalidInput(
-            f"{type(data).__name__} gives examples in an order of its own, and Poisson sampling needs any at any time.",
-            hint="give a Dataset with __len__ and __getitem__",
-        )
-    if type(data) is TensorDataset:
-        data = data.tensors
-    if data is None or (isinstance(data, Dataset) and not hasattr(data, "__len__")):
-        raise InvalidInput(
-            f"{type(data).__name__} is no data set.", hint="give tensors, or a Dataset with __len__ and __getitem__"
-        )
-    return None if _is_read(data) else as_batch(data, dtype)
-
-
-def count(data: Any) -> int:
-    """The number of examples in what a user calls data.
-
-    >>> count((torch.zeros(5, 2), torch.zeros(5)))
-    5
-    """
-    batch = in_memory(data)
-    found = len(data) if batch is None else size(batch)
-    if not found:
-        raise InvalidInput("the data set is empty.", hint="give at least one example")
-    return found
-
-
-def _is_read(data: Any) -> bool:
-    """Whether examples are read one by one: those of a Dataset, or of a list of examples."""
-    if isinstance(data, list):
-        return bool(data) and isinstance(data[0], tuple | Mapping)
-    plain = isinstance(data, tuple | Mapping) or hasattr(data, "__array__")
-    return not plain and hasattr(data, "__getitem__") and hasattr(data, "__len__")

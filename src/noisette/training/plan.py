@@ -17,7 +17,7 @@ from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 from noisette.spec import positive, whole
-from noisette.training.examples import count
+from noisette.training.given import count
 from noisette.training.refusing import draws_its_own
 from noisette.training.units import Units
 
