@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.gradients.advancing import refuse_advancing
 from noisette.gradients.functions import Functions
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
@@ -158,6 +159,7 @@ class Witness:
                     hint=_HINT,
                 )
             self._gradients[i] = together[1]
+        refuse_advancing(aim, change(rows(batch, slice(0, 1)), Tensor.clone))
 
     def confirms(self, way: Way) -> bool:
         """Does this way give the examples the same gradients?"""
