@@ -94,6 +94,55 @@ def test_whatever_mixes_examples_is_refused(name: str) -> None:
         next(Gradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
 
 
+class Single(nn.Module):
+    """Goes on in float32, whatever comes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float()
+
+
+def test_layers_of_two_precisions_pass_and_may_not_mix() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 300).double(), data()[1]
+    for mix in (nn.Identity(), Shifted()):
+        model = nn.Sequential(nn.Linear(300, 300).double(), nn.Tanh(), Single(), mix, nn.Linear(300, 3))
+        if isinstance(mix, Shifted):
+            with refused(InvalidInput, match="in a batch differs"):
+                Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+        else:
+            Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+
+
+class Steep(nn.Module):
+    """Makes rounding errors of a product thousands of times as large; `mix` comes behind."""
+
+    def __init__(self, mix, *, single: bool = False) -> None:
+        super().__init__()
+        self.first, self.second, self.mix, self.single = nn.Linear(500, 60), nn.Linear(60, 3), mix, single
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x.float() if self.single else x)
+        return self.second(self.mix(torch.sin(2e4 * h)))
+
+
+def test_rounding_is_told_from_mixing_in_double_precision() -> None:
+    torch.manual_seed(0)
+    x, y, loss = torch.rand(4, 500), torch.zeros(4, dtype=torch.long), nn.CrossEntropyLoss()
+    model = Steep(nn.Identity())
+    with torch.no_grad():
+        apart = (model(x) - torch.cat([model(x[i : i + 1]) for i in range(4)])).abs().max()
+    assert apart > 1e-3, "batch and example must round differently for this to test anything"
+    gradients = Gradients(model, loss)
+    with isolation.without_dropout(gradients._aim, gradients.device):
+        (confirmed,) = gradients._confirmed((x, y))
+    assert type(confirmed).__name__ == "Layers"
+    for refused_one in (Steep(Shifted()), Steep(lambda h: h / len(h)), Steep(TiedBackward.apply)):
+        with refused(InvalidInput, match="in a batch differs"):
+            Gradients(refused_one, loss).check((x, y))
+    with refused(InvalidInput, match="in a batch differs"):  # it cannot be had in double precision
+        Gradients(Steep(nn.Identity(), single=True), loss).check((x, y))
+
+
 def test_mixing_that_shows_in_outputs_only_is_refused() -> None:
     def linear_loss(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.sum()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import torch
@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.advancing import refuse_advancing
+from noisette.gradients.doubled import coarsest, doubled
 from noisette.gradients.functions import Functions
+from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
-from noisette.gradients.ways import Way, copies_of, fill, without_checkpoints
+from noisette.gradients.ways import copies_of, fill, without_checkpoints
 
 __all__ = [
     "SHORTEN",
@@ -133,18 +135,23 @@ class Witness:
     """What some examples give in a batch, alone, and among copies of themselves; raises where that differs.
 
     Copies have the shapes of the batch, hence its rounding errors and, from the same seed, its random draws: there even
-    a faint influence shows. Alone, what depends on the size of the batch shows too, unless the model is random.
+    a faint influence shows. Alone, what depends on the size of the batch shows too, unless the model is random. What
+    differs is rounding where nothing differs in double precision.
     """
 
     def __init__(self, aim: Aim, layout: Layout, batch: Batch) -> None:
         self._aim, self._layout, self._batch = aim, layout, batch
+        self._double: Witness | None = None
         count = size(batch)
-        self._gradients = layout.parameters[0].new_empty(count, layout.dim)
+        dtype = reduce(torch.promote_types, (p.dtype for p in layout.parameters))
+        self._gradients = layout.parameters[0].new_empty(count, layout.dim, dtype=dtype)
         everyone = self._run(batch)
+        refuse_advancing(aim, change(rows(batch, slice(0, 1)), Tensor.clone))
+        self._coarsest = coarsest(aim.model, *(one.loss for one in everyone.seen))
         self._size = _largest(torch.cat([one.numbers for one in everyone.seen]))  # what cancels leaves errors of terms
         again = self._run(batch, seed=1)
         random = not all(
-            _near(one.numbers, other.numbers, size=0.0, power=1.0)
+            self._near(one.numbers, other.numbers, size=0.0, power=1.0)
             for one, other in zip(everyone.seen, again.seen, strict=True)
         )
         for i in range(count):
@@ -153,15 +160,14 @@ class Witness:
             isolated = self._agree(together, among_copies, power=0.75)
             if isolated and not random:
                 isolated = self._agree(together, self._row(self._run(rows(batch, [i])), 0), power=0.5)
-            if not isolated:
+            if not isolated and not self._rounds():
                 raise InvalidInput(
                     f"an example's gradient in a batch differs from its gradient alone in {type(aim.model).__name__}.",
                     hint=_HINT,
                 )
             self._gradients[i] = together[1]
-        refuse_advancing(aim, change(rows(batch, slice(0, 1)), Tensor.clone))
 
-    def confirms(self, way: Way) -> bool:
+    def confirms(self, way: Layers) -> bool:
         """Does this way give the examples the same gradients?"""
         dtype = torch.promote_types(self._gradients.dtype, torch.float32)  # rows are never shorter
         found = torch.empty_like(self._gradients, dtype=dtype)
@@ -172,7 +178,18 @@ class Witness:
             raise
         except Exception:  # noqa: BLE001 - the model has run before, so it is the way that does not fit
             return False
-        return _near(self._gradients, found.to(self._gradients), max(_largest(self._gradients), _SMALL), power=0.5)
+        size = max(_largest(self._gradients), _SMALL)
+        if self._near(self._gradients, found.to(self._gradients), size, power=0.5):
+            return True
+        return self._double is not None and self._double.confirms(way.like(self._double._aim, self._double._layout))
+
+    def _rounds(self) -> bool:
+        """Whether in double precision no example has a say in another one's gradient; False where that cannot run."""
+        if self._coarsest != torch.float64 and self._double is None:
+            with suppress(Exception):  # whatever a model raises that was written for another type
+                aim, batch = doubled(self._aim, self._batch)
+                self._double = Witness(aim, Layout(aim.model), batch)
+        return self._double is not None
 
     def _run(self, batch: Batch, seed: int = 0) -> _Run:
         _seed(self._gradients.device, seed)
@@ -195,9 +212,17 @@ class Witness:
         (numbers, gradient), (numbers2, gradient2) = one, other
         return (
             numbers.shape == numbers2.shape
-            and _near(numbers, numbers2, self._size, power)
-            and _near(gradient, gradient2, max(_largest(gradient), _SMALL), power)
+            and self._near(numbers, numbers2, self._size, power)
+            and self._near(gradient, gradient2, max(_largest(gradient), _SMALL), power)
         )
+
+    def _near(self, one: Tensor, other: Tensor, size: float, power: float) -> bool:
+        """Whether all numbers agree, to what is left of the lowest precision that is involved."""
+        dtypes = {self._coarsest}
+        if torch.is_autocast_enabled(one.device.type) and self._coarsest == torch.float32:
+            dtypes.add(torch.get_autocast_dtype(one.device.type))
+        tolerance = max(torch.finfo(dtype).eps for dtype in dtypes) ** power * size
+        return torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True)
 
 
 def confirmed(aim: Aim, layout: Layout, ways: Sequence[_W], batch: Batch) -> tuple[_W, ...]:
@@ -235,14 +260,6 @@ class _Run:
 def _largest(values: Tensor) -> float:
     """The largest finite magnitude; 0 where nothing is finite."""
     return float(values.detach().abs().nan_to_num(nan=0.0, posinf=0.0).max())
-
-
-def _near(one: Tensor, other: Tensor, size: float, power: float) -> bool:
-    dtypes = {one.dtype}
-    if torch.is_autocast_enabled(one.device.type) and one.dtype == torch.float32:
-        dtypes.add(torch.get_autocast_dtype(one.device.type))
-    tolerance = max(torch.finfo(dtype).eps for dtype in dtypes) ** power * size
-    return torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True)
 
 
 @contextmanager

@@ -71,6 +71,10 @@ class Layers:
         images = any(isinstance(layer, nn.Conv2d) for layer in first._rules)
         return (cls(aim, layout, calls, torch.channels_last), first) if images else (first,)
 
+    def like(self, aim: Aim, layout: Layout) -> Layers:
+        """The same way for a copy of the model."""
+        return type(self)(aim, layout, Calls(aim.model, aim.given), self._memory)
+
     @property
     def copied(self) -> int:
         """How many numbers of a gradient are those of copies, whose rows are there for all examples at once."""
