@@ -349,4 +349,55 @@ def test_a_loss_that_no_parameter_enters_is_refused() -> None:
 
 def test_labels_of_one_class_are_made_up() -> None:
     """Where there is no class 1, the made-up label 1 does not count against the model."""
-    Gradients(nn.Linear(3, 1), nn.CrossEntropyLoss()).check((PAIR[0], torch.zeros(6).long()))
+    Gradients(nn.Linear(3, 1), nn.NLLLoss()).check((PAIR[0], torch.zeros(6).long()))
+
+
+class Towers(nn.Module):
+    """Two views of an example, each in the same space."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(3, 4), nn.Linear(5, 4)
+        self.temperature = nn.Parameter(torch.zeros(()))
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        one, other = F.normalize(self.one(one), dim=1), F.normalize(self.other(other), dim=1)
+        return one @ other.T * self.temperature.exp()
+
+
+def clip(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(*batch)
+    return (
+        F.cross_entropy(scores, torch.arange(len(scores))) + F.cross_entropy(scores.T, torch.arange(len(scores)))
+    ) / 2
+
+
+def by_hand(model: nn.Module, batch: Any) -> Tensor:
+    """Whose derivative is zero up to rounding."""
+    scores = (model(*batch) / 0.07).exp()
+    return -(scores.diag() / scores.sum(1)).log().mean()
+
+
+def of_triplets(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(*batch)
+    return F.relu(1 + scores - scores.diag()[:, None])[~torch.eye(len(scores), dtype=torch.bool)].sum()
+
+
+@pytest.mark.parametrize("objective", [clip, by_hand, of_triplets])
+def test_a_loss_that_is_constant_for_one_example_is_refused(objective: Any) -> None:
+    pairs = torch.rand(6, 3), torch.rand(6, 5)
+    with refused(InvalidInput, match=r"one example alone has no gradient.*\n\n.*contrastive"):
+        Gradients(Towers(), alone(objective)).check(pairs)
+
+
+def test_one_class_alone_is_refused() -> None:
+    with refused(InvalidInput, match=r"one example alone has no gradient.*\n\n.*softmax over one class"):
+        Gradients(nn.Linear(3, 1), nn.CrossEntropyLoss()).check((PAIR[0], torch.zeros(6).long()))
+
+
+def test_a_loss_that_is_small_or_that_has_reached_its_least_is_not_constant() -> None:
+    Gradients(nn.Linear(3, 2), lambda outputs, targets: F.cross_entropy(outputs, targets) / 1e7).check(PAIR)
+    model = nn.Linear(3, 2)
+    with torch.no_grad():
+        model.bias.copy_(torch.tensor([9.0, -9.0]))
+    Gradients(model, lambda outputs, targets: F.relu(1 - outputs[:, 0] + outputs[:, 1]).mean()).check(PAIR)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.advancing import refuse_advancing
+from noisette.gradients.constant import refuse_constant
 from noisette.gradients.doubled import coarsest, doubled
 from noisette.gradients.functions import Functions
 from noisette.gradients.layers import Layers
@@ -166,6 +167,7 @@ class Witness:
                     hint=_HINT,
                 )
             self._gradients[i] = together[1]
+        refuse_constant(aim, batch, self._gradients)
 
     def confirms(self, way: Layers) -> bool:
         """Does this way give the examples the same gradients?"""
