@@ -19,7 +19,7 @@ from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Drawn, Held, Holdings, same
 from noisette.objectives import Alone
 
-__all__ = ["Call", "Calls", "Instead", "Unfit"]
+__all__ = ["Call", "Calls", "Instead", "Unfit", "behind"]
 
 _HINT = "compute it anew in every call, or change it between steps, in your own loop"
 
@@ -47,7 +47,7 @@ class Calls:
     def __init__(self, model: nn.Module, loss: object) -> None:
         self._model, self._loss = model, loss
         own = set(model.parameters())
-        for part in _behind(loss):
+        for part in behind(loss):
             if isinstance(part, nn.Module) and any(p.requires_grad and p not in own for p in part.parameters()):
                 raise InvalidInput(
                     f"{type(part).__name__} has parameters that are no part of the model and would never be trained.",
@@ -81,7 +81,7 @@ class Calls:
         found.common_sources()
         for name, module in self._model.named_modules():
             found.module(module, f"{type(module).__name__} {name!r}" if name else type(module).__name__)
-        for number, part in enumerate(_behind(self._loss)):
+        for number, part in enumerate(behind(self._loss)):
             if part is self._model:
                 continue
             if isinstance(part, nn.Module):
@@ -174,7 +174,7 @@ _PLAIN = {int, float, bool, str, type(None), slice, torch.dtype}
 _TELLING = (Tensor.__repr__, Tensor.__format__)
 
 
-def _behind(goal: object) -> list[object]:
+def behind(goal: object) -> list[object]:
     """What a loss or objective holds: itself, and, of functions and methods, what is bound, given or closed over."""
     found, pending = list[object](), [goal]
     while pending:

@@ -24,6 +24,7 @@ from noisette.gradients import (
 )
 from noisette.objectives import Objective
 from noisette.training.arguments import check_goal
+from noisette.training.closing import refuse_closed_over
 from noisette.training.entrance import examples_of
 
 __all__ = ["Finding", "Report", "check", "in_place", "mixing"]
@@ -126,7 +127,9 @@ def _tried(model: nn.Module, data: Any, goal: Any, collate_fn: Any) -> tuple[str
         model.train()
     try:
         dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.get_default_dtype()
-        batch = examples_of(data, collate_fn, 0, 1, 1.0, None, dtype).like()
+        examples = examples_of(data, collate_fn, 0, 1, 1.0, None, dtype)
+        refuse_closed_over(model, goal, len(examples))
+        batch = examples.like()
         if goal is None:
             goal, batch = _squares, _pair(batch)
         check_goal(goal)

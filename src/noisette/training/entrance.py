@@ -21,6 +21,7 @@ from noisette.objectives import Objective
 from noisette.sampling import UNIT
 from noisette.spec import whole
 from noisette.training.arguments import as_denoiser, as_ledgers, check_goal, check_there
+from noisette.training.closing import refuse_closed_over
 from noisette.training.examples import Examples
 from noisette.training.given import held
 from noisette.training.plan import with_dim
@@ -97,6 +98,7 @@ def make_private(
     double = gradients.parameters[0].dtype == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
     examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
+    refuse_closed_over(model, goal, len(examples))
     gradients.check(examples.like())
     if len(examples) > MOST and expected * processes.size * len(examples) > MOST / 2:  # or more come once in e^1000000
         raise InvalidInput(
