@@ -26,7 +26,7 @@ from noisette.gradients.functions import Functions
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, Seen
-from noisette.gradients.ways import copies_of, fill, without_checkpoints
+from noisette.gradients.ways import Way, copies_of, fill, without_checkpoints
 
 __all__ = [
     "SHORTEN",

@@ -58,9 +58,9 @@ class Plan:
         """The smallest size for as many examples as are `expected`, or the largest up to `most`; one that holds."""
         largest = self.sizes.most(most)
         wanted = min(largest, self.sizes.of(expected))
-        for size in (*range(wanted, largest + 1, self.sizes.step), *range(wanted, self.sizes.least, -self.sizes.step)):
-            if self._holds(size):
-                return size
+        for found in (*range(wanted, largest + 1, self.sizes.step), *range(wanted, self.sizes.least, -self.sizes.step)):
+            if self._holds(found):
+                return found
         return self.sizes.least
 
     def _size(self, count: int, largest: int) -> int:
