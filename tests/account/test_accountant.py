@@ -68,7 +68,7 @@ def test_the_basis_of_a_run_names_each_part() -> None:
     assert found.mechanism_hash != hash_of((several, PLAIN, ball, PLAIN))
 
 
-@pytest.mark.parametrize("delta", [0, 0.0, 1, 1.0, 1.5, -1e-5, math.nan, math.inf, "1e-5", True])
+@pytest.mark.parametrize("delta", [False, 1, 1.0, 1.5, -1e-5, math.nan, math.inf, "1e-5", True])
 def test_meaningless_deltas_are_refused(delta: object) -> None:
     with refused(InvalidInput, "delta"):
         guarantee(PLAIN, delta)

@@ -11,6 +11,7 @@ from noisette.account import arithmetic, base
 from noisette.account.additions import Addition, epsilon_with
 from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.pld import privacy_losses
+from noisette.account.pure import pure_epsilon, refuse_unbounded
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
 from noisette.sampling import EXAMPLE, Poisson
@@ -24,8 +25,10 @@ _NEAR = 20  # numbers of steps further apart than this, composed at once, would 
 
 
 def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) -> float:
-    """`delta` as a float in (0, 1), and below 1/examples where that number is known; `of` says what they are."""
-    value = positive("delta", delta, hint="choose delta well below 1 / examples, like 1e-5")
+    """`delta` as a float in [0, 1), and below 1/examples where that number is known; `of` says what they are."""
+    if isinstance(delta, int | float) and not isinstance(delta, bool) and delta == 0:
+        return 0.0
+    value = positive("delta", delta, hint="choose delta well below 1 / examples, like 1e-5; 0 for bounded losses")
     if value >= 1:
         raise InvalidInput(f"delta is {value!r}, not below 1.", hint="choose delta well below 1 / examples, like 1e-5")
     if examples is not None and value >= 1 / examples:
@@ -51,7 +54,13 @@ def _asked(mechanisms: Spending, accountant: str) -> Callable[[float], float]:
     """The epsilon of ideal runs at any delta, by an accountant."""
     plain = uncut(mechanisms)
     known, given = base.accountant(accountant, plain), cast("Mechanisms", plain)  # with searches if it takes them
-    return lambda left: known.epsilon(given, left)
+
+    def ideal(left: float) -> float:
+        found = known.epsilon(given, left) if left > 0 else math.inf
+        # where there is no delta, or the accountant cannot tell, the largest loss that any outcome has holds too
+        return found if found < math.inf else pure_epsilon(mechanisms)
+
+    return ideal
 
 
 def epsilon_as_run(mechanisms: Spending, delta: float, ideal: Callable[[float], float]) -> tuple[float, float | None]:
@@ -65,7 +74,7 @@ def epsilon_as_run(mechanisms: Spending, delta: float, ideal: Callable[[float], 
     real = epsilon_with(cut, delta, ideal)
     if not 0 <= real < math.inf:
         return math.inf, None
-    floats = arithmetic.addition(mechanisms, delta, real)
+    floats = arithmetic.addition(mechanisms, delta, real) if delta > 0 else None  # which floats take a share of
     value = math.inf if floats is None else epsilon_with(cut + floats, delta, ideal)
     return (value, max(0.0, value - real)) if value < math.inf else (real, None)
 
@@ -122,6 +131,10 @@ def guarantees(
 
 def _promise(mechanisms: Spending, value: float, floats: float | None, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
+        if delta == 0:
+            for one in mechanisms:
+                first = one.pieces[0] if isinstance(one, Search) else one
+                refuse_unbounded(first.noise, one.trials if isinstance(one, Search) else None)
         cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
@@ -135,7 +148,9 @@ def _promise(mechanisms: Spending, value: float, floats: float | None, delta: fl
         accountant=accountant,
         kind="bound" if all(piece.noise.certified for piece in pieces_of(mechanisms)) else "estimate",
         mechanism_hash=hash_of(mechanisms),
-        basis=base.accountant(accountant, uncut(mechanisms)).basis(cast("Mechanisms", mechanisms)),
+        basis=base.accountant(accountant, uncut(mechanisms)).basis(cast("Mechanisms", mechanisms))
+        if delta > 0
+        else "largest loss of any outcome",
         adjacency=ADJACENCY[unit_of(pieces_of(mechanisms))],
         arithmetic=REAL if floats is None else COVERED,
         arithmetic_epsilon=floats or 0.0,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from noisette.account.accountant import check_delta, epsilon
 from noisette.account.lattice import LARGEST_LOSS
+from noisette.account.pure import refuse_unbounded
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.search import Search
@@ -48,6 +49,8 @@ def calibrate(
     delta = check_delta(delta, examples)
     if field not in _FIELDS:
         raise InvalidInput(f"field is {field!r}, not one that can be calibrated.", hint="choose scale, steps or rate")
+    if delta == 0:
+        refuse_unbounded(mechanism.noise, trials)
     return _FIELDS[field](_Problem(mechanism, target, delta, accountant, trials))
 
 

@@ -122,6 +122,10 @@ class Noise(Spec):
         """Closed form of log E_k(tau) of the standard law for each order k, E_k = E[(z(x - tau) / z(x))^k]; or None."""
         return None
 
+    def _largest_loss(self, tau: Array) -> Array:
+        """No outcome of the standard law has a larger loss; infinite where nothing bounds it, or no bound is proved."""
+        return np.full_like(tau, np.inf)
+
     def _std(self) -> float:
         return math.sqrt(self._expect(lambda x: x * x))
 
@@ -234,6 +238,18 @@ class Noise(Spec):
         """
         with np.errstate(all="ignore"):
             return self._loss(np.asarray(y, dtype=np.float64) / self.known_scale, tau / self.known_scale)
+
+    def largest_loss(self, tau: npt.ArrayLike) -> Array:
+        """What no outcome's loss exceeds at each of the shifts `tau`; infinite where nothing bounds it.
+
+        >>> from noisette import Gaussian, Laplace
+        >>> Laplace(scale=2.0).largest_loss([0.0, 1.0]).tolist(), Gaussian(scale=2.0).largest_loss([0.0, 1.0]).tolist()
+        ([0.0, 0.5], [0.0, inf])
+        """
+        size = np.abs(np.asarray(tau, dtype=np.float64))
+        self.domain.shift(size.max(initial=0.0), self.known_scale)  # the largest one is within the domain
+        losses = self._largest_loss(np.maximum(size / self.known_scale, self.domain.shifts[0]))
+        return np.where(size > 0, losses, 0.0)
 
     def log_moments(self, orders: npt.ArrayLike, tau: float) -> Array | None:
         """Log of E_k(tau) = integral of z(x - tau)^k z(x)^(1-k) dx for each order k; None without a closed form.

@@ -42,6 +42,9 @@ class Cauchy(Noise):
     def _loss(self, y: Array, tau: float) -> Array:
         return log_quadratic_ratio(y, tau, df=1.0)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return 2 * np.arcsinh(tau / 2)
+
     def _score(self, x: Array) -> Array:
         return 2 * x / (1 + x * x)
 

@@ -66,6 +66,11 @@ class GeneralizedGaussian(Noise):
         near = np.abs(y + tau) ** self.shape - np.abs(y) ** self.shape
         return np.where(y > tau, safe**self.shape * np.expm1(self.shape * np.log1p(tau / safe)), near)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        if self.shape > 1:
+            return super()._largest_loss(tau)
+        return np.asarray(tau**self.shape)  # powers below 1 are subadditive
+
     def _score(self, x: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(x == 0, 0.0, np.sign(x) * self.shape * np.abs(x) ** (self.shape - 1))

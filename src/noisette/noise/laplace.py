@@ -40,6 +40,9 @@ class Laplace(Noise):
     def _loss(self, y: Array, tau: float) -> Array:
         return np.where(y >= 0, tau, np.abs(y + tau) - np.abs(y))
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return tau
+
     def _score(self, x: Array) -> Array:
         return np.sign(x)
 

@@ -42,6 +42,9 @@ class Logistic(Noise):
     def _loss(self, y: Array, tau: float) -> Array:
         return 2 * log_cosh_ratio(y / 2, tau / 2)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return tau  # its limit far out; the law is log-concave
+
     def _score(self, x: Array) -> Array:
         return np.tanh(x / 2)
 

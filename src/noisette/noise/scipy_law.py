@@ -167,6 +167,9 @@ class ScipyNoise(Noise):
     def _forward(self, eps: Array, tau: float) -> Array:
         return _REVIEWED[self.name]._forward(eps, tau) if self.name in _REVIEWED else super()._forward(eps, tau)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return _REVIEWED[self.name]._largest_loss(tau) if self.name in _REVIEWED else super()._largest_loss(tau)
+
     def _far(self) -> float:
         return _reach(self.name, self.shapes)[0]
 

@@ -44,6 +44,9 @@ class Sech(Noise):
     def _loss(self, y: Array, tau: float) -> Array:
         return log_cosh_ratio(np.pi / 2 * y, np.pi / 2 * tau)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return math.pi / 2 * tau  # its limit far out; the law is log-concave
+
     def _score(self, x: Array) -> Array:
         return np.pi / 2 * np.tanh(np.pi / 2 * x)
 

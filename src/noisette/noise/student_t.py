@@ -77,6 +77,9 @@ class StudentT(Noise):
     def _loss(self, y: Array, tau: float) -> Array:
         return (self.df + 1) / 2 * log_quadratic_ratio(y, tau, df=self.df)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        return (self.df + 1) * np.arcsinh(tau / (2 * math.sqrt(self.df)))
+
     def _score(self, x: Array) -> Array:
         return (self.df + 1) * x / (self.df + x * x)
 

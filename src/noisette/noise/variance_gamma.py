@@ -97,6 +97,12 @@ class VarianceGamma(Noise):
     def _sample(self, n: int, generator: Generator) -> Array:
         return strips(self).draw(n, generator)
 
+    def _largest_loss(self, tau: Array) -> Array:
+        if self.shape >= 1:
+            return tau  # its limit far out; the law is log-concave
+        # at the kink, with a margin beyond the error of scipy's Bessel function
+        return (1 + 1e-9) * (self._log_prob(np.zeros_like(tau)) - self._log_prob(tau)) + 1e-12
+
     def _score(self, x: Array) -> Array:
         nu = self._order
         y = np.maximum(np.abs(x), 1e-300)
