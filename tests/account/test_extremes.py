@@ -10,7 +10,8 @@ import pytest
 
 from noisette import L2, Cauchy, Gaussian, Laplace, Mechanism, Noise, Ranked, ScipyNoise, StudentT
 from noisette.account import calibrate, guarantee
-from noisette.account.lattice import Pmf, compose
+from noisette.account.composition import compose
+from noisette.account.lattice import Pmf
 from noisette.account.moments import log_moments
 from noisette.cli import app
 from noisette.errors import NoisetteError, Unaccountable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as reference
@@ -251,3 +253,27 @@ def test_blocks_are_free(encoder: Encoder) -> None:
     noise = StudentT(9, 1.0)
     single = epsilon((Mechanism(Ranked(dim=30, profiles=Tails(levels=4)), noise, 0.1, 10),), DELTA)
     assert epsilon((Mechanism(encoder, noise, 0.1, 10),), DELTA) == pytest.approx(single, rel=0.05)
+
+
+def _laplace_delta(eps: float, steps: int, order: float) -> float:
+    """H_{e^eps} of `steps` releases of one number with Laplace noise of scale 1 by an inverse Laplace transform.
+
+    A step's loss is 1 with a chance of 1/2, -1 with 1/(2e), and has the density e^((x - 1)/2) / 4 in between.
+    """
+    t = np.linspace(-60, 60, 120_001)
+    z = order + 1j * t
+    one = np.exp(z) / 2 + np.exp(-1 - z) / 2 + np.exp(-0.5) * np.sinh(z + 0.5) / (2 * (z + 0.5))
+    real = (np.exp(steps * np.log(one) - eps * z) / (z * (z + 1))).real
+    return float(np.trapezoid(real, t)) / (2 * math.pi)
+
+
+def test_a_hundred_laplace_releases_at_a_small_delta() -> None:
+    """It used to be refused: errors of a transform came to more than 1e-10."""
+    found = guarantee(Mechanism(Ranked(dim=1), Laplace(1.0), 1.0, 100), 1e-10)
+    assert found.kind == "bound"
+    assert found.epsilon - found.arithmetic_epsilon == pytest.approx(81.57, abs=0.01)
+    assert _laplace_delta(found.epsilon, 100, order=1.0) <= 1e-10
+    assert _laplace_delta(found.epsilon - 0.01, 100, order=1.0) > 1e-10
+    assert _laplace_delta(found.epsilon, 100, order=0.8) == pytest.approx(
+        _laplace_delta(found.epsilon, 100, order=1.0), rel=1e-4
+    )

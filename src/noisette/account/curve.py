@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from noisette.account.lattice import LARGEST_LOSS, Array, Pmf, compose, connect_dots, excess
+from noisette.account.composition import compose
+from noisette.account.lattice import LARGEST_LOSS, Array, Pmf, connect_dots, excess
 from noisette.encode import Encoder, Image
 from noisette.noise import Noise
 from noisette.profiles import ProfileSet

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.account.base import Accountant
+from noisette.account.composition import compose, window
 from noisette.account.curve import Curve, step_curve
 from noisette.account.cut import refuse_cut
-from noisette.account.lattice import Array, Pmf, compose, connect_dots, excess, window
+from noisette.account.lattice import Array, Pmf, connect_dots, excess
 from noisette.account.selection import Sides, selected, worst
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
