@@ -7,16 +7,18 @@ import math
 from pathlib import Path
 
 import dp_accounting
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
+from opacus.accountants import RDPAccountant
 
-from noisette import L2, Cauchy, Gaussian, Laplace, Mechanism, Ranked, StudentT
+from noisette import L2, Cauchy, Gaussian, Laplace, Mechanism, Ranked, StudentT, guarantee
 from noisette.account import rdp
 from noisette.account.accountant import epsilon
 from noisette.account.moments import log_moments
 from noisette.account.rdp_classic import epsilon_classic
-from noisette.profiles import HalfNormal, Tails
+from noisette.profiles import Empirical, HalfNormal, Tails
 from tests.account import checks
 from tests.account.witnesses import DELTA, PAPER_EPSILONS, RATE
 
@@ -43,14 +45,64 @@ def test_the_written_figures_are_those_of_the_file() -> None:
 
 @pytest.mark.parametrize(("sigma", "rate", "steps"), [(1.1, RATE, 14_062), (2.5, 0.01, 50), (0.7, 0.1, 100), (3, 1, 9)])
 def test_against_dp_accounting(sigma: float, rate: float, steps: int) -> None:
-    """P9: every order and the converted epsilon; never below."""
+    """P9: every order and the converted epsilon; never below. Between integers theirs is a bound, and above ours."""
     theirs = rdp_privacy_accountant.RdpAccountant(orders=rdp.ORDERS.tolist())
     event = dp_accounting.GaussianDpEvent(sigma)
     theirs.compose(dp_accounting.PoissonSampledDpEvent(rate, event) if rate < 1 else event, steps)
     run = (Mechanism(L2(dim=9), Gaussian(sigma), rate, steps),)
-    np.testing.assert_allclose(rdp.renyi(run), theirs._rdp, rtol=1e-9)
+    whole, divergences = np.isin(rdp.ORDERS, rdp.INTEGERS), rdp.renyi(run)
+    np.testing.assert_allclose(divergences[whole], np.asarray(theirs._rdp)[whole], rtol=1e-9)
+    assert np.all(divergences <= np.asarray(theirs._rdp) * (1 + 1e-9))
     found, expected = epsilon(run, DELTA, "rdp"), theirs.get_epsilon(DELTA)
-    assert expected * (1 - 1e-9) <= found <= expected * 1.0001
+    assert expected * 0.995 <= found <= expected * 1.0001
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(1.5, 0.05), (0.7, 0.1), (1.1, RATE), (3.0, 1.0)])
+@pytest.mark.parametrize("order", [1.1, 1.5, 2.7, 10.3])
+def test_orders_between_integers_against_mpmath(sigma: float, rate: float, order: float) -> None:
+    """Never below the integral at 30 digits, and within parts in 10^10 of it."""
+    with mp.workdps(30):
+        s, q, a = mp.mpf(sigma), mp.mpf(rate), mp.mpf(order)
+
+        def integrand(x: mp.mpf) -> mp.mpf:
+            return mp.npdf(x, 0, s) * (1 - q + q * mp.exp((2 * x - 1) / (2 * s * s))) ** a
+
+        ends = [-40 * s, -10, -3, 0, 1, 3, 6, 10, 15, 25, 60 * s]
+        exact = mp.log(mp.quad(integrand, ends)) / (a - 1)
+        found = rdp.renyi((Mechanism(L2(dim=9), Gaussian(sigma), rate, 1),))[order == rdp.ORDERS][0]
+        assert exact <= found <= exact * (1 + mp.mpf(10) ** -10)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "delta"),
+    [
+        (1.5, 0.05, 1000, 50_000**-1.1),
+        (1.5, 0.05, 5000, 1e-6),
+        (0.6, 0.02, 500, 1e-5),
+        (3.0, 0.1, 1000, 1e-6),
+        (10.0, 1.0, 100, 1e-5),
+    ],
+)
+def test_not_above_opacus(sigma: float, rate: float, steps: int, delta: float) -> None:
+    """At integers alone it was up to 7.6% above; what is left is for floats."""
+    theirs = RDPAccountant()
+    theirs.history = [(sigma, rate, steps)]
+    expected = theirs.get_epsilon(delta)
+    found = guarantee(Mechanism(L2(dim=9), Gaussian(sigma), rate, steps), delta, "rdp").epsilon
+    assert expected * (1 - 1e-6) <= found <= expected * 1.0001
+
+
+def test_a_chord_between_integers_is_a_bound() -> None:
+    """A second coordinate that hardly moves: the quadrature is for one alone, so orders between get a chord."""
+    single, several = (
+        Mechanism(Ranked(dim=n, profiles=Empirical(levels, (1,) * n)), Laplace(1.2), 0.3, 1)
+        for n, levels in ((1, (0.999,)), (2, (1e-9, 0.999)))
+    )
+    exact, chords = rdp.renyi((single,)), rdp.renyi((several,))
+    between = ~np.isin(rdp.ORDERS, rdp.INTEGERS)
+    assert np.all(exact[between] < chords[between])
+    np.testing.assert_allclose(exact[~between], chords[~between], rtol=1e-6)
+    assert np.all(np.diff(exact) > 0)
 
 
 def test_one_order_by_hand() -> None:
@@ -69,7 +121,7 @@ def test_one_order_by_hand() -> None:
             ]
             product = math.exp(sum(logs))
         total += math.comb(alpha, k) * q**k * (1 - q) ** (alpha - k) * product
-    found = rdp.renyi((Mechanism(encoder, noise, q, 1),))[alpha - 2]
+    found = rdp.renyi((Mechanism(encoder, noise, q, 1),))[alpha == rdp.ORDERS][0]
     assert found == pytest.approx(math.log(total) / (alpha - 1), rel=1e-10)
 
 
@@ -121,9 +173,9 @@ def test_conversions() -> None:
 
 
 def test_orders() -> None:
-    assert rdp.ORDERS[0] == 2
+    assert rdp.ORDERS[0] == 1.1
     assert rdp.ORDERS[-1] >= 256
-    assert np.all(np.diff(rdp.ORDERS) == 1)
+    assert np.all(np.diff(rdp.ORDERS) > 0)
 
 
 def test_divergences_grow_with_the_order() -> None:

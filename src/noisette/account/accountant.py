@@ -14,7 +14,7 @@ from noisette.account.pld import privacy_losses
 from noisette.account.pure import pure_epsilon, refuse_unbounded
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
-from noisette.sampling import EXAMPLE, Poisson
+from noisette.sampling import EXAMPLE
 from noisette.search import Search, Spending, as_spending, pieces_of
 from noisette.spec import positive, whole
 
@@ -39,43 +39,40 @@ def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) ->
     return value
 
 
-def added(spending: Spending, delta: float, epsilon: float) -> Addition:
-    """What cut batches and, where that is known, floats add to ideal runs of this `epsilon` at `delta`."""
-    cut, floats = Addition(chance_of_a_cut(spending)), arithmetic.addition(spending, delta, epsilon)
-    return cut if floats is None else cut + floats
-
-
 def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
-    return epsilon_as_run(mechanisms, delta, _asked(mechanisms, accountant))[0]
+    return epsilon_as_run(mechanisms, delta, *_asked(mechanisms, accountant))[0]
 
 
-def _asked(mechanisms: Spending, accountant: str) -> Callable[[float], float]:
-    """The epsilon of ideal runs at any delta, by an accountant."""
-    plain = uncut(mechanisms)
-    known, given = base.accountant(accountant, plain), cast("Mechanisms", plain)  # with searches if it takes them
-
-    def ideal(left: float) -> float:
-        found = known.epsilon(given, left) if left > 0 else math.inf
-        # where there is no delta, or the accountant cannot tell, the largest loss that any outcome has holds too
-        return found if found < math.inf else pure_epsilon(mechanisms)
-
-    return ideal
+def _asked(mechanisms: Spending, accountant: str) -> tuple[Callable[[float], float], Addition]:
+    """The epsilon of ideal runs at any delta, by an accountant, and what it leaves out."""
+    knows = base.known(accountant).cuts
+    told, left_out = (mechanisms, 0.0) if knows else (uncut(mechanisms), chance_of_a_cut(mechanisms))
+    chosen, given = base.accountant(accountant, told), cast("Mechanisms", told)  # with searches if it takes them
+    return lambda left: chosen.epsilon(given, left), Addition(left_out)
 
 
-def epsilon_as_run(mechanisms: Spending, delta: float, ideal: Callable[[float], float]) -> tuple[float, float | None]:
-    """The epsilon of mechanisms as they are run, where `ideal` gives that of ideal runs at any delta.
+def epsilon_as_run(
+    mechanisms: Spending, delta: float, asked: Callable[[float], float], left_out: Addition, size: int = 1
+) -> tuple[float, float | None]:
+    """The epsilon of mechanisms as they are run, for `size` examples at once, and how much of it is for floats.
 
-    Also how much of it is for floats: None where it is for real numbers only.
+    `asked` gives that of ideal runs at any delta above zero, but for what is `left_out`. None stands for real numbers
+    only.
     """
     if not any(mechanism.steps for mechanism in mechanisms):
         return 0.0, 0.0
-    cut = Addition(chance_of_a_cut(mechanisms))
-    real = epsilon_with(cut, delta, ideal)
+
+    def ideal(left: float) -> float:
+        found = asked(left) if left > 0 else math.inf
+        # where there is no delta, or what is asked cannot tell, the largest loss that any outcome has holds too
+        return found if found < math.inf else size * pure_epsilon(mechanisms)
+
+    real = epsilon_with(left_out, delta, ideal) if delta > 0 else ideal(0.0)
     if not 0 <= real < math.inf:
         return math.inf, None
     floats = arithmetic.addition(mechanisms, delta, real) if delta > 0 else None  # which floats take a share of
-    value = math.inf if floats is None else epsilon_with(cut + floats, delta, ideal)
+    value = math.inf if floats is None else epsilon_with(left_out + floats, delta, ideal)
     return (value, max(0.0, value - real)) if value < math.inf else (real, None)
 
 
@@ -102,7 +99,7 @@ def guarantee(
     """
     spending = as_spending(mechanisms)
     delta = check_delta(delta, examples, unit_of(pieces_of(spending)))
-    return _promise(spending, *epsilon_as_run(spending, delta, _asked(spending, accountant)), delta, accountant)
+    return _promise(spending, *epsilon_as_run(spending, delta, *_asked(spending, accountant)), delta, accountant)
 
 
 def guarantees(
@@ -118,13 +115,12 @@ def guarantees(
     ['0.550', '0.721', '0.858']
     """
     delta = check_delta(delta, examples, mechanism.sampling.of)
-    plain = mechanism.replace(sampling=Poisson(mechanism.rate))
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
     while left:
         near = [count for count in left if count <= _NEAR * left[0]]
-        for count, losses in zip(near, privacy_losses(plain, near), strict=True):
+        for count, losses in zip(near, privacy_losses(mechanism, near), strict=True):
             spent = (mechanism.replace(steps=count),)
-            found[count] = _promise(spent, *epsilon_as_run(spent, delta, losses.epsilon), delta, "pld")
+            found[count] = _promise(spent, *epsilon_as_run(spent, delta, losses.epsilon, Addition()), delta, "pld")
         left = left[len(near) :]
     return found
 
@@ -138,7 +134,7 @@ def _promise(mechanisms: Spending, value: float, floats: float | None, delta: fl
         cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
-            hint="batches are cut too often, which costs more than all of delta: raise most"
+            hint="batches are cut too often: raise most, or take the accountant pld"
             if cut
             else "the noise is far too small for this many steps, or delta too small: raise the scale",
         )
@@ -148,7 +144,7 @@ def _promise(mechanisms: Spending, value: float, floats: float | None, delta: fl
         accountant=accountant,
         kind="bound" if all(piece.noise.certified for piece in pieces_of(mechanisms)) else "estimate",
         mechanism_hash=hash_of(mechanisms),
-        basis=base.accountant(accountant, uncut(mechanisms)).basis(cast("Mechanisms", mechanisms))
+        basis=base.known(accountant).basis(cast("Mechanisms", mechanisms))
         if delta > 0
         else "largest loss of any outcome",
         adjacency=ADJACENCY[unit_of(pieces_of(mechanisms))],

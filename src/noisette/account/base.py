@@ -10,7 +10,7 @@ from noisette.mechanism import Mechanism, Mechanisms
 from noisette.search import Search, Spending, pieces_of
 from noisette.spec import named
 
-__all__ = ["Accountant", "accountant", "accountants"]
+__all__ = ["Accountant", "accountant", "accountants", "known"]
 
 
 class Accountant(ABC):
@@ -18,20 +18,22 @@ class Accountant(ABC):
 
     `name` is what the command line and guarantees call it. Accountants hold nothing: two of one class are the same.
     `searches` says that it takes a `Search` among the mechanisms; an accountant that does not is never given one.
+    `cuts` says that it takes mechanisms whose batches are cut; else it is asked for uncut ones, and
+    `noisette.account.cut` adds what the cut costs at most, which is more.
 
     **Formal guarantees.** For every mechanism that it `supports`, with a certified noise, `epsilon` is an upper bound.
     """
 
     name: ClassVar[str]
     searches: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
 
     def supports(self, mechanism: Mechanism) -> bool:
         """Whether the worst case of this kind of step is known to it.
 
-        By default that is so for every profile, and for a ball where the noise looks the same from all sides. Cut
-        batches are not its business: it is asked for uncut ones, and `noisette.account.cut` adds what the cut costs.
+        By default that is so for every profile, and for a ball where the noise looks the same from all sides.
         """
-        return mechanism.sampling.most is None and (
+        return (self.cuts or mechanism.sampling.most is None) and (
             mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
         )
 
@@ -62,17 +64,22 @@ def accountant(name: str, mechanisms: Spending) -> Accountant:
     <BLANKLINE>
     hint: choose one of pld, rdp, rdp-classic
     """
-    known = accountants()
-    if name not in known:
-        raise InvalidInput(f"accountant is {name!r}, not known.", hint=f"choose one of {', '.join(known)}")
-    refused = [mechanism for mechanism in mechanisms if not _supports(known[name], mechanism)]
+    chosen = known(name)
+    refused = [mechanism for mechanism in mechanisms if not _supports(chosen, mechanism)]
     if refused:
-        others = [other for other, one in known.items() if all(_supports(one, each) for each in mechanisms)]
+        others = [other for other, one in accountants().items() if all(_supports(one, each) for each in mechanisms)]
         raise Unaccountable(
             f"{name} does not know the worst case of {refused[0]!r}.",
             hint=f"choose one of {', '.join(others)}" if others else "use a noise that others account for",
         )
-    return known[name]
+    return chosen
+
+
+def known(name: str) -> Accountant:
+    """The accountant called `name`."""
+    if name not in accountants():
+        raise InvalidInput(f"accountant is {name!r}, not known.", hint=f"choose one of {', '.join(accountants())}")
+    return accountants()[name]
 
 
 def _supports(one: Accountant, thing: Mechanism | Search) -> bool:

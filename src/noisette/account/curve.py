@@ -45,14 +45,14 @@ class Curve:
 
 
 @lru_cache(maxsize=32)
-def step_curve(encoder: Encoder, noise: Noise) -> Curve:
-    """The curve of one step of an encoder and a noise, before sampling.
+def step_curve(encoder: Encoder, noise: Noise, exchanged: bool = False) -> Curve:
+    """The curve of one step of an encoder and a noise, before sampling; of one that exchanges two examples, if asked.
 
     >>> from noisette import L2, Gaussian
     >>> float(step_curve(L2(dim=9), Gaussian(scale=1.0)).forward(np.array(0.0)).round(4))
     0.3829
     """
-    image = encoder.image
+    image = encoder.exchanged if exchanged else encoder.image
     if noise.rotation_invariant:
         return _single(noise, image.norm, "L2 norm")
     levels, counts, basis = levels_and_counts(image)

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.account.accountant import check_delta, epsilon_as_run
-from noisette.account.cut import uncut
+from noisette.account.additions import Addition
+from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.account.rdp import Rdp, epsilon_tighter, renyi
@@ -44,7 +45,8 @@ def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     """
     spending, size = as_spending(mechanisms), whole("size", size, least=1)
     plain = uncut(spending)
-    return epsilon_as_run(spending, check_delta(delta), lambda left: _epsilon(plain, size, left))[0]
+    left_out = Addition(chance_of_a_cut(spending, size))
+    return epsilon_as_run(spending, check_delta(delta), lambda left: _epsilon(plain, size, left), left_out, size)[0]
 
 
 def _epsilon(plain: Spending, size: int, delta: float) -> float:

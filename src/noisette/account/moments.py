@@ -19,11 +19,14 @@ _ROUNDING = 1e-13
 _LOST = -40.0  # log of what may be lost where a density leaves the range of a float, over the largest value
 
 
-def log_moments(noise: Noise, orders: npt.ArrayLike, tau: float) -> Array:
+def log_moments(noise: Noise, orders: npt.ArrayLike, tau: float, rate: float | None = None) -> Array:
     """Upper bounds on log E_k(tau) for each order k >= 2; infinite where the quadrature cannot be trusted.
 
     E_k - 1 is the integral of z (r^k - 1 - k (r - 1)) with r = z(x - tau) / z(x): nowhere negative, so nothing
     cancels. The error bound is several times the change from halving every panel.
+
+    With a `rate`, r is that of a step in which the coordinate is shifted so often, 1 - rate + rate z(x - tau) / z(x),
+    and orders are any above 1: never a closed form.
 
     >>> from noisette import Gaussian
     >>> log_moments(Gaussian(scale=2.0), [2, 3], tau=2.0).round(9).tolist()
@@ -33,13 +36,13 @@ def log_moments(noise: Noise, orders: npt.ArrayLike, tau: float) -> Array:
     unit, shift = noise.replace(scale=1.0), noise.domain.shift(tau, noise.known_scale)
     if shift == 0:
         return np.zeros_like(k)
-    closed = unit.log_moments(k, shift)
+    closed = unit.log_moments(k, shift) if rate is None else None
     if closed is not None:
         return closed * (1 + _ROUNDING)
     edges = _edges(shift)
     with np.errstate(all="ignore"):  # what is undefined fails the last comparison, and counts as infinite
-        coarse = _log_excess(unit, k, shift, edges)
-        fine = _log_excess(unit, k, shift, np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])))
+        coarse = _log_excess(unit, k, shift, edges, rate)
+        fine = _log_excess(unit, k, shift, np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2])), rate)
         error = np.abs(np.expm1(coarse - fine))
         # losses may be differences of log densities, whose rounding a small shift magnifies
         bound = np.logaddexp(0.0, fine + np.log1p(4 * error + _ROUNDING * (1 + 0.01 / shift)))
@@ -57,7 +60,7 @@ def _edges(tau: float) -> Array:
     return np.unique(np.concatenate([even, np.arcsinh(near[near > middle]), np.arcsinh(between)]))
 
 
-def _log_excess(noise: Noise, k: Array, tau: float, edges: Array) -> Array:
+def _log_excess(noise: Noise, k: Array, tau: float, edges: Array, rate: float | None) -> Array:
     """log(E_k - 1) by Gauss-Legendre on every panel, NaN where the integrand leaves the range of a float.
 
     Outcomes x = y + tau right of the middle have the loss L(y); their mirror images x = -y have -L(y).
@@ -75,6 +78,8 @@ def _log_excess(noise: Noise, k: Array, tau: float, edges: Array) -> Array:
     log_z, loss = log_z[seen], loss[seen]
     log_weight = np.concatenate([width + log_z, (width + log_z - loss)[::-1]])
     loss = np.concatenate([-loss, loss[::-1]])
+    if rate is not None:
+        loss = _sampled(loss, rate)
     out = np.empty_like(k)
     weight = np.exp(log_weight)
     single = float(weight[loss < 600] @ _second(loss[loss < 600]))  # every order takes k times this off
@@ -86,6 +91,14 @@ def _log_excess(noise: Noise, k: Array, tau: float, edges: Array) -> Array:
         if not np.all(seen) and not lost < out[i] + _LOST:
             out[i] = np.nan
     return out
+
+
+def _sampled(loss: Array, rate: float) -> Array:
+    """Log of 1 + rate (e^loss - 1), accurate near zero."""
+    if rate == 1:
+        return loss
+    near = np.log1p(rate * np.expm1(np.minimum(loss, 1.0)))
+    return np.where(loss < 1, near, loss + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-loss)))
 
 
 def _log_sum(log_weight: Array, weight: Array, order: float, loss: Array, less: float) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette.account.base import Accountant
 from noisette.account.composition import compose, window
 from noisette.account.curve import Curve, step_curve
-from noisette.account.cut import refuse_cut
+from noisette.account.cut import exchanges
 from noisette.account.lattice import Array, Pmf, connect_dots, excess
 from noisette.account.selection import Sides, selected, worst
 from noisette.errors import Unaccountable
@@ -34,6 +34,7 @@ class Pld(Accountant):
 
     name = "pld"
     searches = True
+    cuts = True
 
     def epsilon(self, mechanisms: Spending, delta: float) -> float:
         return privacy_loss(mechanisms).epsilon(delta)
@@ -103,9 +104,34 @@ def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64])
 
 def _step(mechanism: Mechanism) -> Sides:
     """One step of a mechanism."""
-    refuse_cut(mechanism)
-    curve, rate = step_curve(mechanism.encoder, mechanism.noise), mechanism.rate
+    plain = _sampled(step_curve(mechanism.encoder, mechanism.noise), mechanism.rate)
+    cut = exchanges(mechanism.sampling)
+    if not cut:
+        return plain
+    curve = step_curve(mechanism.encoder, mechanism.noise, exchanged=True)
+    moved, chances = [_sampled(curve, one.rate) for one in cut], [one.chance for one in cut]
+    return Sides(
+        _mixed(plain.removal, [one.removal for one in moved], chances),
+        _mixed(plain.addition, [one.addition for one in moved], chances),
+        max(plain.reach, *(one.reach for one in moved)),
+    )
+
+
+def _sampled(curve: Curve, rate: float) -> Sides:
     return Sides(removal(curve, rate), addition(curve, rate), sampled_reach(curve.reach, rate))
+
+
+def _mixed(
+    plain: Callable[[Array], Array], moved: Sequence[Callable[[Array], Array]], chances: Sequence[float]
+) -> Callable[[Array], Array]:
+    """The largest of some mixtures: with one of the `chances` at most what was `moved`, where that is worse."""
+
+    def curve(eps: Array) -> Array:
+        base = plain(eps)
+        more = [chance * np.maximum(other(eps) - base, 0.0) for other, chance in zip(moved, chances, strict=True)]
+        return np.asarray(base + np.max(more, axis=0))
+
+    return curve
 
 
 def _search(search: Search) -> Sides:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from noisette.account.cut import exchanges
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.encode import Image
 from noisette.errors import Unaccountable
@@ -49,7 +50,13 @@ def refuse_unbounded(noise: Noise, trials: Trials | None = None) -> None:
 def _of_all_steps(one: Mechanism | Search) -> float:
     if isinstance(one, Search):
         return math.inf
-    return one.steps * _UP * _sampled(_largest(one.encoder.image, one.noise), one.rate) if one.steps else 0.0
+    if not one.steps:
+        return 0.0
+    worst = _sampled(_largest(one.encoder.image, one.noise), one.rate)
+    if cut := exchanges(one.sampling):
+        moved = _largest(one.encoder.exchanged, one.noise)
+        worst = max(worst, *(_sampled(moved, each.rate) for each in cut))
+    return one.steps * _UP * worst
 
 
 def _sampled(loss: float, rate: float) -> float:

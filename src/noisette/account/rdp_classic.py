@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from noisette.account import rdp
 from noisette.account.lattice import Array
 from noisette.mechanism import Mechanisms
@@ -21,5 +23,5 @@ class RdpClassic(rdp.Rdp):
 
 
 def epsilon_classic(divergences: Array, delta: float) -> float:
-    """The conversion that the paper uses: the least of RDP + log(1/delta) / (order - 1)."""
-    return rdp.least(divergences + math.log(1 / delta) / (rdp.ORDERS - 1))
+    """The conversion that the paper uses, at its orders: the least of RDP + log(1/delta) / (order - 1)."""
+    return rdp.least(divergences[np.isin(rdp.ORDERS, rdp.INTEGERS)] + math.log(1 / delta) / (rdp.INTEGERS - 1))

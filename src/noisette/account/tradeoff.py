@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from noisette.account.accountant import added
-from noisette.account.additions import deltas_with
-from noisette.account.cut import uncut
+from noisette.account import arithmetic
+from noisette.account.additions import Addition, deltas_with
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.errors import InvalidInput
@@ -67,8 +66,8 @@ def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], poin
     0.3829
     """
     spending = as_spending(mechanisms)
-    losses = privacy_loss(uncut(spending))
+    losses = privacy_loss(spending)
     never = float(losses.delta(np.array(LARGEST_LOSS)))  # a chance of losses that no epsilon covers
     epsilons = np.linspace(0.0, max(losses.epsilon(min(never + 1e-10, 1.0)), 1e-3), points)
-    addition = added(spending, _DELTA, epsilon=0.0)
-    return Tradeoff(epsilons, deltas_with(addition, epsilons, losses.delta))
+    floats = arithmetic.addition(spending, _DELTA, epsilon=0.0)
+    return Tradeoff(epsilons, deltas_with(floats or Addition(), epsilons, losses.delta))

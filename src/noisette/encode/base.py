@@ -121,6 +121,11 @@ class Encoder(Spec):
         return self._single_image if self.micro_batch == 1 else self._single_image.widened()
 
     @property
+    def exchanged(self) -> Image:
+        """How far the sum can move where one example takes the place of another, in its group if there are groups."""
+        return self._single_image.widened()
+
+    @property
     def jumps(self) -> bool:
         """Whether the last bit of a gradient may move its encoding much further than the gradient; assumed of others.
 
