@@ -87,14 +87,14 @@ def test_physical_batches_have_one_shape(units: bool, given: list[int]) -> None:
             examples(),
             Mechanism(L2(), Gaussian(1.0), sampling=sampling, steps=30),
             units=ids,
-            chunk=7,
+            chunk=16,
             seed=3,
         )
         sums.append([run._private_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)])
         assert len(set(given)) == 1, "two examples, or none, are computed as all others are"
         given.clear()
     free = Mechanism(L2(), Gaussian(1.0), 0.3, 30)
-    run = make_private(network(), LOSS, examples(), free, units=ids, chunk=7, seed=3)
+    run = make_private(network(), LOSS, examples(), free, units=ids, chunk=16, seed=3)
     plain = [run._private_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)]
     assert len(set(given)) > 2
     torch.testing.assert_close(torch.stack(sums[1]), torch.stack(plain), rtol=0, atol=1e-12)

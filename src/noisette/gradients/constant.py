@@ -16,13 +16,13 @@ from noisette.gradients.ways import copies_of
 __all__ = ["refuse_constant"]
 
 
-def refuse_constant(aim: Aim, batch: Batch, gradients: Tensor) -> None:
+def refuse_constant(aim: Aim, batch: Batch, largest: float) -> None:
     """Raise InvalidInput where no example of a made-up batch has a gradient, at these weights or at others.
 
-    `gradients` (B, dim) are those at the weights as they are. A loss that has reached its least, as a hinge may, has a
+    `largest` is the largest derivative of any example at the weights as they are. A loss that has reached its least, as a hinge may, has a
     gradient at other weights; one that compares an example with others has none, up to rounding, at any.
     """
-    if _largest(gradients) > torch.finfo(torch.float32).eps ** 0.5:
+    if largest > torch.finfo(torch.float32).eps ** 0.5:
         return
     try:
         found, least = _anywhere(*doubled(aim, batch)), torch.finfo(torch.float64).eps ** 0.75

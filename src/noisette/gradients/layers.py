@@ -14,7 +14,7 @@ from noisette.gradients.activations import tangent
 from noisette.gradients.calls import Call, Calls, Instead, Unfit
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim, places
-from noisette.gradients.pooling import pooled
+from noisette.gradients.pooling import averaged, pooled
 from noisette.gradients.rules import Rule, find
 from noisette.gradients.rules.base import hooked
 from noisette.gradients.sites import Sites, attended, mapped_parameter
@@ -32,6 +32,7 @@ def _as_it_is(values: Tensor, requires_grad: bool = True) -> Tensor:  # noqa: AR
 
 _INSTEAD: Instead = {
     F.scaled_dot_product_attention: attended,
+    F.adaptive_avg_pool2d: averaged,
     F.max_pool2d: pooled,
     torch.max_pool2d: pooled,
     torch.tanh: tangent,
@@ -98,6 +99,12 @@ class Layers:
             out = self._layout.rows(some.stop - some.start)
             self._fill(terms, some, out)
             yield some, out
+
+    def row(self, terms: Sequence[Term], number: int) -> Tensor:
+        """The gradient (dim,) of one example; the next one is in the same memory."""
+        out = self._layout.rows(1)
+        self._fill(terms, slice(number, number + 1), out)
+        return out[0]
 
     def _fill(self, terms: Sequence[Term], some: slice, out: Tensor) -> None:
         for part, term in zip(self._layout.columns(out), terms, strict=True):

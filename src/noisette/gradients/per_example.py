@@ -24,6 +24,7 @@ from noisette.gradients.misfit import on_private, telling
 from noisette.gradients.objective import aim_of
 from noisette.gradients.plans import WIDE, Plan, Planner, culprit
 from noisette.gradients.terms import Term
+from noisette.gradients.waiting import waiting
 from noisette.gradients.ways import Loop, Vmap, Way
 from noisette.numerics import environment
 from noisette.objectives import Objective
@@ -87,6 +88,7 @@ class Gradients:
         self._planner: Planner | None = None
         self._trusted: tuple[object, ...] | None = None
         self._like: Batch = None
+        self._likely: int | None = None
         self._said: set[str] = set()
 
     @property
@@ -184,8 +186,11 @@ class Gradients:
             sums.add(kernel, terms, self._layout, size(part), wide, total, most)
         return sums.in_order(terms, self._layout, total) if terms else self.zeros()
 
-    def check(self, batch: Batch) -> None:
+    def check(self, batch: Batch, likely: int | None = None) -> None:
         """Try the model on made-up examples of the shapes of a batch, which may be anywhere; not on its own examples.
+
+        With `likely`, about how many examples batches will have, no more than a few more are computed at a time: larger
+        batches are tried when they come.
 
         Raises InvalidInput where a made-up example's gradient alone differs from its gradient in a batch, where a loss
         of many is not made of the losses of each, or where a layer of the BatchNorm family gathers statistics: what
@@ -195,6 +200,7 @@ class Gradients:
 
         >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
         """
+        self._likely = likely
         self._tried(batch)
 
     def trial(self, batch: Batch) -> Trial:
@@ -225,11 +231,11 @@ class Gradients:
         refuse_hooks(self.model)
         batch = change(batch, lambda part: part.new_empty((0, *part.shape[1:]), device=self.device))
         *others, last = made_up(batch)
-        with torch.enable_grad(), without_dropout(self._aim, self.device):
+        with waiting(type(self.model).__name__), torch.enable_grad(), without_dropout(self._aim, self.device):
             variant = 0
             for made in others:
                 try:
-                    self._fast = confirmed(self._aim, self._layout, self._fast, made)
+                    fast = confirmed(self._aim, self._layout, self._fast, made)
                     break
                 except NoisetteError:
                     raise
@@ -238,12 +244,14 @@ class Gradients:
             else:
                 made = last
                 with telling(self.model, made):
-                    self._fast = confirmed(self._aim, self._layout, self._fast, made)
-            for way in self._fast:
-                way.settled = True
-            ways = (*self._fast, *self._general)
+                    fast = confirmed(self._aim, self._layout, self._fast, made)
+            # those before it are wrong; those behind may be asked for when something changes
+            self._fast = self._fast[self._fast.index(fast) :] if fast is not None else ()
             self._planner = Planner(
-                self._aim, self._layout, ways, made, variant, chunk=self._chunk, exactly=self._exactly
+                *(self._aim, self._layout, fast, self._general, made, variant),
+                chunk=self._chunk,
+                likely=self._likely,
+                exactly=self._exactly,
             )
         self._layout.spare()
         self._like, self._trusted = batch, self._situation()

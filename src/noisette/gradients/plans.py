@@ -6,6 +6,7 @@ from its own shape and from what is public, whatever else was drawn, and nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -28,6 +29,7 @@ from noisette.numerics import strict
 __all__ = ["WIDE", "Plan", "Planner", "culprit"]
 
 WIDE = 256  # examples of the largest size that is tried when a plan is made; others are when they are needed
+_SUITED = 32  # examples with which nearly all that is computed ends with a vector
 _OTHERS = 4  # times the smallest size: how many examples of a shape that was not checked are computed at a time
 
 
@@ -77,18 +79,32 @@ class Plan:
 class Planner:
     """The plan for examples like those that a model was checked on, `first`, and those for examples of other shapes.
 
-    `ways` are those that may be taken, the fastest first and the loop last; `made` are the synthetic examples of the
-    check, number `variant` of those that `made_up` makes. `inexact` says why last bits of a gradient may depend on
+    `fast` is a way that was confirmed on the synthetic examples `made`, number `variant` of those of `made_up`;
+    where there is none, one of the `general` ways is taken, the last of which is the loop. No larger sizes are tried at
+    once than a few more than `likely` examples need. `inexact` says why last bits of a gradient may depend on
     other examples, `slow` why the loop is taken, and `culprit` which layer only the loop can run; each may be None.
     Where gradients are wanted `exactly` and would be inexact, the loop is taken.
     """
 
     def __init__(
-        self, aim: Aim, layout: Layout, ways: Sequence[Way], made: Batch, variant: int, *, chunk: int, exactly: bool
+        self,
+        aim: Aim,
+        layout: Layout,
+        fast: Layers | None,
+        general: Sequence[Way],
+        made: Batch,
+        variant: int,
+        *,
+        chunk: int,
+        likely: int | None,
+        exactly: bool,
     ) -> None:
         self._aim, self._layout, self._variant = aim, layout, variant
-        self._weights, self._loop = Weights(layout), ways[-1]
-        way, self.culprit = self._first(ways, made)
+        self._weights, self._loop = Weights(layout), general[-1]
+        self._most = WIDE if likely is None else min(WIDE, _upward(likely))
+        if fast is not None:
+            fast.settled = True  # it has just run
+        way, self.culprit = (fast, None) if fast is not None else self._first(general, made)
         self.slow = None if self.culprit is None else f"torch.func.vmap cannot run {self.culprit}"
         self.first, self.inexact = self._sized(way, made, chunk)
         if self.inexact is not None and exactly:
@@ -131,8 +147,8 @@ class Planner:
             return Plan(way), None
         if not strict():
             return Plan(way), _LATE
-        held = min(chunk, at_a_time(way.copied if isinstance(way, Layers) else self._layout.dim))
-        most = max(held, min(WIDE, at_a_time(way.copied))) if isinstance(way, Layers) else held
+        held = min(chunk, self._most, at_a_time(way.copied if isinstance(way, Layers) else self._layout.dim))
+        most = max(held, min(self._most, at_a_time(way.copied))) if isinstance(way, Layers) else held
         places = Places(way, self._aim, made, self._layout, self._weights)
         sizes = steady(places, most, held)
         self._weights.spare()
@@ -157,6 +173,11 @@ class Planner:
         if not alike:
             return Plan(self._loop)
         return Plan(way, Sizes(least, (_OTHERS - 1) * least), places, limit=_OTHERS * least)
+
+
+def _upward(likely: int) -> int:
+    """What few batches of a `likely` number of examples exceed, as a multiple of what suits most layers."""
+    return -(-math.ceil(likely + 2 * likely**0.5) // _SUITED) * _SUITED
 
 
 _UNKNOWN = "how an accelerator rounds is not known"

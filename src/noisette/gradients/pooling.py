@@ -1,6 +1,7 @@
-"""Max-pooling by the native kernel, for all examples at once: windows never reach from one to another.
+"""Pooling for all examples at once: windows never reach from one to another.
 
-Torch takes as long for it as for a convolution, and vmap would change the layout of images on the way.
+Max-pooling is done by the native kernel. Torch takes as long for it as for a convolution, and vmap would change the
+layout of images on the way. Means over a whole image, channels last, are what vmap cannot run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from noisette import compiled
 from noisette._kernels.native import fits
 from noisette.gradients.sites import for_all_images
 
-__all__ = ["pooled"]
+__all__ = ["averaged", "pooled"]
 
 _TOGETHER = 8  # channels that the kernel takes at a time
 
@@ -49,6 +50,11 @@ def pooled(
         return F.max_pool2d(some, kernel, moves, margin, _pair(dilation), ceil_mode)
 
     return for_all_images(run, images)
+
+
+def averaged(images: Tensor, output_size: Any) -> Tensor:
+    """`adaptive_avg_pool2d` of one example under vmap, computed for all at once."""
+    return for_all_images(lambda some: F.adaptive_avg_pool2d(some, output_size), images)
 
 
 class Windows(NamedTuple):

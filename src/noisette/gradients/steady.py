@@ -25,6 +25,7 @@ from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import Aim
 from noisette.gradients.terms import Wide
+from noisette.gradients.waiting import doing
 from noisette.gradients.ways import Way
 
 __all__ = ["Places", "Sizes", "Weights", "steady"]
@@ -32,15 +33,15 @@ __all__ = ["Places", "Sizes", "Weights", "steady"]
 # the smallest batch for each thread, and the step to larger ones, those first that leave the fewest places empty
 _CANDIDATES = (4, 1), (16, 1), (4, 4), (16, 4), (16, 16), (32, 32)
 _TRIED = 6  # of the smallest sizes, at every other of the next ones: odd multiples of a step leave the most over
+_AMONG = 2  # times the largest size: examples in all sizes that are tried between it and the smallest
 _NOTED = 7  # examples among which it is noted how wide results are: few widths are multiples of it by chance
 _COMPARED = 1 << 24  # coordinates after which no more rows are compared
+_KEPT = 1 << 23  # numbers of examples at their first place beyond which these are computed again
 _LARGE = 1 << 22  # parameters of models of which fewer sizes are tried, and for which no weights are kept
 _SCALES = 1.0, -1.0, 4.0, 0.125  # of synthetic inputs: functions are computed otherwise for large and small numbers
 
 
 _T = TypeVar("_T")
-_Copies = Callable[[int], Batch]
-"""A batch of as many copies of one example as asked for."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Places:
         self._way, self._aim, self._made, self._layout, self._weights = way, aim, made, layout, weights
         self._tried: dict[tuple[int, int], bool] = {}
         self._ends: Ends | None = None
-        self._finite: list[_Copies] | None = None
+        self._firsts: dict[tuple[int, int], _First] = {}
+        self._finite: dict[int, list[int]] = {}
 
     @property
     def tried(self) -> int:
@@ -115,13 +117,14 @@ class Places:
     def agree(self, count: int, least: int) -> bool:
         """Whether an example has the gradient at every place of `count` that it has at the first of `least`."""
         if (count, least) not in self._tried:
+            doing(f"batches of {count}")
             self._tried[count, least] = self.fit(count) and self._apart(partial(self._compared, count, least))
         return self._tried[count, least]
 
     def fit(self, count: int) -> bool:
         """Whether nothing that is computed of `count` examples ends in the midst of a vector."""
         if self._ends is None:
-            self._ends = self._apart(partial(Ends.of, partial(self._run, self._examples()[0](_NOTED)), _NOTED))
+            self._ends = self._apart(partial(Ends.of, partial(self._run, self._copies(0, _NOTED)), _NOTED))
         return self._ends.fits(count, torch.get_num_threads())
 
     def _apart(self, run: Callable[[], _T]) -> _T:
@@ -131,33 +134,49 @@ class Places:
             return run()
 
     def _compared(self, count: int, least: int) -> bool:
-        usable = self._usable(least)
+        if least not in self._finite:
+            self._finite[least] = [number for number in range(len(_SCALES)) if self._first(number, least).finite]
+        usable = self._finite[least]
         # all examples for the smallest size; for each other one of them, and for the next size another one
         chosen = usable if count == least else usable[count % max(1, len(usable)) :][:1]
-        return bool(chosen) and all(self._everywhere(copies, count, least) for copies in chosen)
+        return bool(chosen) and all(self._everywhere(number, count, least) for number in chosen)
 
-    def _everywhere(self, copies: _Copies, count: int, least: int) -> bool:
-        (numbers, gradients), (others, other_gradients) = self._computed(copies(least)), self._computed(copies(count))
-        first = next(gradients).clone()[:1]
-        same = len(numbers) == len(others) and all(map(_same, numbers, others))
-        return same and all(torch.equal(first.expand_as(some), some) for some in other_gradients)
+    def _everywhere(self, number: int, count: int, least: int) -> bool:
+        """Whether example `number` has at each place of `count` what it has at the first of `least`.
 
-    def _usable(self, least: int) -> list[_Copies]:
-        """The examples whose gradients are finite: a model may take no negative numbers."""
-        if self._finite is None:
-            self._finite = [
-                copies for copies in self._examples() if bool(next(self._computed(copies(least))[1]).isfinite().all())
-            ]
-        return self._finite
+        Of the smallest size itself this was seen when it was computed: on a processor that computes the same again in
+        the same way, once more would show the same. Each other size is computed at another time, and in other memory.
+        """
+        first = self._first(number, least)
+        if count == least:
+            return first.everywhere
+        numbers, gradients = self._computed(self._copies(number, count))
+        same = len(first.numbers) == len(numbers) and all(map(_same, first.numbers, numbers))
+        del numbers
+        return same and all(_same(first.gradient, some) for some in gradients)
 
-    def _examples(self) -> list[_Copies]:
-        """Batches of one example each, of as many copies as asked for."""
+    def _first(self, number: int, least: int) -> _First:
+        """Example `number` at the first place of the smallest size."""
+        found = self._firsts.get((number, least))
+        if found is None:
+            found = self._at_first(number, least)
+            if sum(part.size for part in (found, *self._firsts.values())) > _KEPT:
+                self._firsts.clear()
+            self._firsts[number, least] = found
+        return found
 
-        def copies(number: int, scale: float, count: int) -> Batch:
-            one = rows(self._made, [number % size(self._made)] * count)
-            return change(one, lambda part: part * scale if part.is_floating_point() else part)
+    def _at_first(self, number: int, least: int) -> _First:
+        numbers, gradients = self._computed(self._copies(number, least))
+        some = next(gradients)
+        gradient, firsts = some[:1].clone(), [part[:1].clone() for part in numbers]
+        everywhere = _same(gradient, some) and all(map(_same, firsts, numbers))
+        everywhere = everywhere and all(_same(gradient, others) for others in gradients)
+        return _First(firsts, gradient, everywhere, bool(gradient.isfinite().all()))
 
-        return [partial(copies, number, scale) for number, scale in enumerate(_SCALES)]
+    def _copies(self, number: int, count: int) -> Batch:
+        """A batch of `count` copies of one example."""
+        one = rows(self._made, [number % size(self._made)] * count)
+        return change(one, lambda part: part * _SCALES[number] if part.is_floating_point() else part)
 
     def _run(self, batch: Batch) -> None:
         for _ in self._computed(batch)[1]:
@@ -188,9 +207,27 @@ class Places:
                 return
 
 
-def _same(some: Tensor, others: Tensor) -> bool:
-    """Whether all rows are the first one."""
-    return torch.equal(some[:1].expand_as(others), others)
+@dataclass(frozen=True)
+class _First:
+    """All that one example's gradient is computed from, (1, ...) each, and the gradient (1, dim), at one place.
+
+    `everywhere` says whether it was the same at all places, `finite` whether it can be compared.
+    """
+
+    numbers: list[Tensor]
+    gradient: Tensor
+    everywhere: bool
+    finite: bool
+
+    @property
+    def size(self) -> int:
+        """How many numbers that are."""
+        return self.gradient.numel() + sum(part.numel() for part in self.numbers)
+
+
+def _same(one: Tensor, others: Tensor) -> bool:
+    """Whether all rows are this one (1, ...)."""
+    return torch.equal(one.expand_as(others), others)
 
 
 def steady(places: Places, most: int, held: int) -> Sizes | None:
@@ -212,5 +249,10 @@ def _hold(places: Places, sizes: Sizes, most: int) -> bool:
     found = list(filter(places.fit, range(sizes.least, most + 1, sizes.step)))
     if not found or found[0] != sizes.least:
         return False
-    tried = dict.fromkeys([*found[:2], *found[3::2][: places.tried], found[-1]])
-    return all(places.agree(count, sizes.least) for count in tried)
+    others, left = [], _AMONG * most
+    for count in [*found[1:2], *found[3::2][: places.tried]]:
+        left -= count
+        if left >= 0:
+            others.append(count)
+    # the largest before those between, since it is the most telling; what is not tried here is before it is used
+    return all(places.agree(count, sizes.least) for count in dict.fromkeys([sizes.least, found[-1], *others]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -99,7 +100,7 @@ def make_private(
     dtype = torch.float64 if double else torch.get_default_dtype()
     examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     refuse_closed_over(model, goal, len(examples))
-    gradients.check(examples.like())
+    gradients.check(examples.like(), likely=math.ceil(expected * len(examples)))
     if len(examples) > MOST and expected * processes.size * len(examples) > MOST / 2:  # or more come once in e^1000000
         raise InvalidInput(
             f"batches of more than {MOST // 2:,} examples are expected, and so many may not add up exactly.",
