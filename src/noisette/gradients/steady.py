@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -33,7 +34,7 @@ __all__ = ["Places", "Sizes", "Weights", "steady"]
 # the smallest batch for each thread, and the step to larger ones, those first that leave the fewest places empty
 _CANDIDATES = (4, 1), (16, 1), (4, 4), (16, 4), (16, 16), (32, 32)
 _TRIED = 6  # of the smallest sizes, at every other of the next ones: odd multiples of a step leave the most over
-_AMONG = 2  # times the largest size: examples in all sizes that are tried between it and the smallest
+_AMONG = 1  # times the largest size: examples in all sizes that are tried between it and the smallest
 _NOTED = 7  # examples among which it is noted how wide results are: few widths are multiples of it by chance
 _COMPARED = 1 << 24  # coordinates after which no more rows are compared
 _KEPT = 1 << 23  # numbers of examples at their first place beyond which these are computed again
@@ -107,7 +108,8 @@ class Places:
         self._tried: dict[tuple[int, int], bool] = {}
         self._ends: Ends | None = None
         self._firsts: dict[tuple[int, int], _First] = {}
-        self._finite: dict[int, list[int]] = {}
+        self._alike: dict[tuple[int, int], bool] = {}
+        self._finite: dict[tuple[int, int], bool] = {}
 
     @property
     def tried(self) -> int:
@@ -134,12 +136,17 @@ class Places:
             return run()
 
     def _compared(self, count: int, least: int) -> bool:
-        if least not in self._finite:
-            self._finite[least] = [number for number in range(len(_SCALES)) if self._first(number, least).finite]
-        usable = self._finite[least]
         # all examples for the smallest size; for each other one of them, and for the next size another one
-        chosen = usable if count == least else usable[count % max(1, len(usable)) :][:1]
+        turn = range(count, count + len(_SCALES)) if count != least else range(len(_SCALES))
+        usable = (number % len(_SCALES) for number in turn if self._is_finite(number % len(_SCALES), least))
+        chosen = list(usable if count == least else islice(usable, 1))
         return bool(chosen) and all(self._everywhere(number, count, least) for number in chosen)
+
+    def _is_finite(self, number: int, least: int) -> bool:
+        """Whether an example can be compared: a model may take no negative numbers."""
+        if (number, least) not in self._finite:
+            self._finite[number, least] = bool(self._first(number, least).gradient.isfinite().all())
+        return self._finite[number, least]
 
     def _everywhere(self, number: int, count: int, least: int) -> bool:
         """Whether example `number` has at each place of `count` what it has at the first of `least`.
@@ -147,31 +154,30 @@ class Places:
         Of the smallest size itself this was seen when it was computed: on a processor that computes the same again in
         the same way, once more would show the same. Each other size is computed at another time, and in other memory.
         """
-        first = self._first(number, least)
         if count == least:
-            return first.everywhere
+            return self._alike[number, least]
+        first = self._first(number, least)
         numbers, gradients = self._computed(self._copies(number, count))
         same = len(first.numbers) == len(numbers) and all(map(_same, first.numbers, numbers))
-        del numbers
+        del numbers  # they are as large as all activations, but for what rows are computed from
         return same and all(_same(first.gradient, some) for some in gradients)
 
     def _first(self, number: int, least: int) -> _First:
         """Example `number` at the first place of the smallest size."""
-        found = self._firsts.get((number, least))
-        if found is None:
-            found = self._at_first(number, least)
+        if (number, least) not in self._firsts:
+            found, self._alike[number, least] = self._at_first(number, least)
             if sum(part.size for part in (found, *self._firsts.values())) > _KEPT:
                 self._firsts.clear()
             self._firsts[number, least] = found
-        return found
+        return self._firsts[number, least]
 
-    def _at_first(self, number: int, least: int) -> _First:
+    def _at_first(self, number: int, least: int) -> tuple[_First, bool]:
+        """The same, and whether all other places of that size have it too."""
         numbers, gradients = self._computed(self._copies(number, least))
         some = next(gradients)
-        gradient, firsts = some[:1].clone(), [part[:1].clone() for part in numbers]
-        everywhere = _same(gradient, some) and all(map(_same, firsts, numbers))
-        everywhere = everywhere and all(_same(gradient, others) for others in gradients)
-        return _First(firsts, gradient, everywhere, bool(gradient.isfinite().all()))
+        first = _First([part[:1].clone() for part in numbers], some[:1].clone())
+        alike = _same(first.gradient, some) and all(map(_same, first.numbers, numbers))
+        return first, alike and all(_same(first.gradient, others) for others in gradients)
 
     def _copies(self, number: int, count: int) -> Batch:
         """A batch of `count` copies of one example."""
@@ -209,15 +215,10 @@ class Places:
 
 @dataclass(frozen=True)
 class _First:
-    """All that one example's gradient is computed from, (1, ...) each, and the gradient (1, dim), at one place.
-
-    `everywhere` says whether it was the same at all places, `finite` whether it can be compared.
-    """
+    """All that one example's gradient is computed from, (1, ...) each, and the gradient (1, dim), at one place."""
 
     numbers: list[Tensor]
     gradient: Tensor
-    everywhere: bool
-    finite: bool
 
     @property
     def size(self) -> int:
@@ -249,10 +250,10 @@ def _hold(places: Places, sizes: Sizes, most: int) -> bool:
     found = list(filter(places.fit, range(sizes.least, most + 1, sizes.step)))
     if not found or found[0] != sizes.least:
         return False
-    others, left = [], _AMONG * most
+    others, left = list[int](), _AMONG * most
     for count in [*found[1:2], *found[3::2][: places.tried]]:
         left -= count
         if left >= 0:
             others.append(count)
-    # the largest before those between, since it is the most telling; what is not tried here is before it is used
-    return all(places.agree(count, sizes.least) for count in dict.fromkeys([sizes.least, found[-1], *others]))
+    # the largest first, as the most telling; what is not tried here is tried before it is used
+    return all(places.agree(count, sizes.least) for count in dict.fromkeys([found[-1], sizes.least, *reversed(others)]))
