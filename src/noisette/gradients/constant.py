@@ -19,8 +19,9 @@ __all__ = ["refuse_constant"]
 def refuse_constant(aim: Aim, batch: Batch, largest: float) -> None:
     """Raise InvalidInput where no example of a made-up batch has a gradient, at these weights or at others.
 
-    `largest` is the largest derivative of any example at the weights as they are. A loss that has reached its least, as a hinge may, has a
-    gradient at other weights; one that compares an example with others has none, up to rounding, at any.
+    `largest` is the largest derivative of any example at the weights as they are. A loss that has reached its least, as
+    a hinge may, has a gradient at other weights; one that compares an example with others has none, up to rounding, at
+    any.
     """
     if largest > torch.finfo(torch.float32).eps ** 0.5:
         return
