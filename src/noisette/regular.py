@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from os import PathLike
-from typing import BinaryIO
 
 __all__ = ["NotRegular", "descriptor", "opened"]
 
@@ -32,7 +32,7 @@ def descriptor(path: str | PathLike[str], flags: int = os.O_RDONLY) -> int:
     return handle
 
 
-def opened(path: str | PathLike[str]) -> BinaryIO:
+def opened(path: str | PathLike[str]) -> io.BufferedReader:
     """The regular file at `path`, to read its bytes."""
     return open(descriptor(path), "rb")
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from noisette import Private
-from noisette.data import files
+from noisette.data import files, table
+from noisette.errors import InvalidInput
 from noisette.training import PrivateRun, Progress, Trainer
 from tests import test_door, test_private
-from tests.data import test_files
+from tests.data import test_files, test_table
 from tests.faults.table import by, fault
+from tests.selection import test_tuning
 from tests.training import test_nothing_private, test_resume
 
 NEIGHBOURS = by(test_nothing_private.test_neighbours_cannot_be_told_apart, options=("--json",))
@@ -74,3 +78,29 @@ def any_pickle(patch: pytest.MonkeyPatch) -> None:
 )
 def any_bytes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files, "check", lambda file, content, where: content)
+
+
+@fault(
+    "a private folder that is closed after it was filled",
+    by(test_tuning.test_nobody_else_ever_has_access_to_the_private_part, umask=0),
+)
+def closed_too_late(patch: pytest.MonkeyPatch) -> None:
+    mkdir = Path.mkdir
+    patch.setattr(Path, "mkdir", lambda self, mode=0o777, **options: mkdir(self, **options))
+
+
+@fault(
+    "a cell of a table without a header in an error",
+    by(
+        test_table.test_without_a_header_no_cell_of_the_first_row_is_told,
+        text="Alice Smith,HIV+,outcomes\nBob,no,n\n",
+        match="no column 'outcome'",
+    ),
+)
+def nearest_name(patch: pytest.MonkeyPatch) -> None:
+    def there(header: list[str], file: str, name: str, otherwise: str) -> None:
+        if name not in header:
+            near = difflib.get_close_matches(name, header)
+            raise InvalidInput(f"{file} has no column {name!r}.", hint=f"did you mean {near[0]}?")
+
+    patch.setattr(table, "_check_there", there)
