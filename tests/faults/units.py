@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noisette import Encoder, Generator, Private
-from noisette.account import accountant, cut
+from noisette.account import pld
 from noisette.mechanism import Mechanisms
 from noisette.training import PoissonSampler, private_run, share
 from noisette.training.units import Units
@@ -90,22 +90,20 @@ def _groups_by(patch: pytest.MonkeyPatch, joined: object) -> None:
 
 @fault(
     "the cut not paid for",
-    by(test_cut.test_every_accountant_pays_for_the_cut, name="pld", most=360),
-    by(test_cut.test_every_accountant_pays_for_the_cut, name="rdp", most=360),
-    by(test_cut.test_batches_that_are_cut_all_the_time_have_no_epsilon_here, heavy=True),
+    by(test_cut.test_batches_that_are_often_cut, units=50, rate=0.1, most=8, scale=1.0, steps=20),
+    by(test_cut.check_one_cut_step, units=10, rate=0.5, most=5, scale=1.0, tight=False),
 )
 def cut_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(accountant, "chance_of_a_cut", lambda mechanisms: 0.0)
+    patch.setattr(pld, "exchanges", lambda sampling: ())
 
 
 @fault(
-    "the cut paid for once and not at every step",
-    by(test_cut.test_every_accountant_pays_for_the_cut, name="pld", most=360),
+    "an example that takes another one's place counted as one more",
+    by(test_cut.check_one_cut_step, units=20, rate=1.0, most=20, scale=1.0, tight=False),
 )
-def cut_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        accountant, "chance_of_a_cut", lambda mechanisms: sum(cut.cut_chance(one.sampling) for one in mechanisms)
-    )
+def exchanged_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    curve = pld.step_curve
+    patch.setattr(pld, "step_curve", lambda encoder, noise, exchanged=False: curve(encoder, noise))
 
 
 @fault(
