@@ -81,8 +81,9 @@ def test_exchanges_are_those_of_every_number_of_units(units: int, rate: float, m
         chance = sum(mass.values())
         place = sum(p * q * Fraction(most, k + 1) for k, p in mass.items()) / chance
         assert any(chance <= Fraction(one.chance) and place <= Fraction(one.rate) for one in found), n
-    assert Fraction(found[0].chance) <= chance * (1 + Fraction(1, 10**8))
-    assert Fraction(found[0].rate) <= place * Fraction(1002, 1000)
+    if rate < 1:  # where all are drawn, fewer are as likely to fill a batch
+        assert Fraction(found[0].chance) <= chance * (1 + Fraction(1, 10**8))
+        assert Fraction(found[0].rate) <= place * Fraction(1002, 1000)
 
 
 def test_nothing_is_exchanged_where_nothing_is_cut() -> None:

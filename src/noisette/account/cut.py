@@ -23,7 +23,8 @@ __all__ = ["Exchange", "chance_of_a_cut", "cut_chance", "exchanges", "largest_ba
 _UP = 1 + 1e-9  # beyond the error of the tail in floats
 _LEAST = 1e-300  # what a float can no longer tell counts as this much
 _TOLD = 1e-200  # a tail that a quotient may be taken of
-_FIRST = 1.001  # between the rates of a range of numbers of units
+_FIRST, _MOST = 1.001, 1.03  # between the rates of a range of numbers of units
+_ALL = 1 - 1e-9
 
 
 def cut_chance(sampling: Poisson, size: int = 1) -> float:
@@ -107,8 +108,11 @@ def exchanges(sampling: Poisson) -> tuple[Exchange, ...]:
     while top >= sampling.most:
         limit = min(highest, factor * _exchange_rate(sampling.most, top, sampling.rate, highest))
         low = sampling.most if limit >= highest else _fewest(sampling.most, top, sampling.rate, limit)
-        found.append(Exchange(_tail(sampling.most - 1, top - 1, sampling.rate), limit))
-        top, factor = low - 1, factor**3
+        chance = _tail(sampling.most - 1, top - 1, sampling.rate)
+        if found and chance > _ALL * found[-1].chance:  # as likely at a higher rate: this one holds for both
+            chance = found.pop().chance
+        found.append(Exchange(chance, limit))
+        top, factor = low - 1, min(factor**3, _MOST)
     return tuple(found)
 
 
