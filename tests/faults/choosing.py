@@ -134,8 +134,7 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "price forgotten: of cut runs, as if there were one",
-    by(test_selection.test_the_price_of_a_search_of_cut_runs),
-    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made, heavy=True),
+    by(test_selection.test_cut_runs_are_paid_for_as_often_as_they_are_made),
 )
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = cut._chance

@@ -52,7 +52,7 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
     for row, (probs, rounding) in zip(counts, _transformed(parts, counts, lower, upper), strict=True):
         used = row > 0
         rest = beyond - math.expm1(float(row[used] @ certain[used]))
-        error = _sharpen([parts[k] for k in np.flatnonzero(used)], row[used], lower, probs, rounding)
+        error = _sharpen([part for part, n in zip(parts, row, strict=True) if n], row[used], lower, probs, rounding)
         infinity = error + rest
         yield Pmf(step, lower, probs, infinity) if infinity < 1 else _nothing(step)
 

@@ -103,7 +103,8 @@ def exchanges(sampling: Poisson) -> tuple[Exchange, ...]:
     """
     if sampling.most is None or sampling.units is None:
         return ()
-    found, top, factor = [], sampling.units, _FIRST
+    found: list[Exchange] = []
+    top, factor = sampling.units, _FIRST
     highest = _UP * sampling.rate * sampling.most / (sampling.most + 1)
     while top >= sampling.most:
         limit = min(highest, factor * _exchange_rate(sampling.most, top, sampling.rate, highest))

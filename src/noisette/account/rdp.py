@@ -87,7 +87,7 @@ def _one_step(mechanism: Mechanism) -> Array:
         between = np.minimum(between, _at_fractions(noise, tau, rate))
     found = np.empty(len(ORDERS))
     found[np.searchsorted(ORDERS, INTEGERS)], found[np.searchsorted(ORDERS, _BETWEEN)] = known[1:], between
-    return found / (ORDERS - 1)
+    return np.asarray(found / (ORDERS - 1))
 
 
 def _at_integers(products: Array, rate: float) -> Array:
