@@ -23,3 +23,13 @@ def test_measuring_writes_results_alone() -> None:
     for path in BENCHMARKS.glob("*.py"):
         if path.name != "page.py":
             assert not re.search(r'"docs"|performance\.md', path.read_text()), path
+
+
+def test_a_walk_counts_every_call_into_the_package() -> None:
+    walk: dict[str, Any] = runpy.run_path(str(BENCHMARKS / "walk.py"))
+    step = walk["step_of_an_mlp"]()
+    step()
+    once, twice = walk["walked"](step), walk["walked"](lambda: (step(), step()))
+    assert once["door.py", "release"] == 1
+    assert twice == once + once
+    assert not walk["walked"](lambda: json.dumps({}))

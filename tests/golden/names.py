@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -47,7 +47,7 @@ from noisette import (
 from noisette.account.base import Accountant, accountants
 from noisette.account.cut import uncut
 from noisette.account.pld import privacy_loss
-from noisette.cli import main
+from noisette.cli import main as main
 from noisette.encode import Encoder
 from noisette.errors import Unaccountable
 from noisette.generator import Generator
@@ -62,36 +62,6 @@ from noisette.training.sampler import PoissonSampler
 from noisette.training.units import Units
 from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
 from tests.data.synthetic import idx_set
-
-__all__ = [
-    "ACCOUNTANTS",
-    "CALLS",
-    "COMMANDS",
-    "ENCODERS",
-    "FOLDERS",
-    "INTERRUPTED",
-    "KERNEL",
-    "NOISES",
-    "PROFILES",
-    "RECIPES",
-    "STOPPED",
-    "TRIALS",
-    "Generator",
-    "batches",
-    "bundled",
-    "deltas",
-    "encoded_total",
-    "epsilon",
-    "gradients",
-    "interrupted",
-    "main",
-    "mechanism",
-    "of_units",
-    "published",
-    "released_cells",
-    "search",
-    "variants",
-]
 
 NOISES: dict[str, Noise] = {
     "gaussian": Gaussian(scale=1.1),
@@ -261,6 +231,8 @@ def released_cells(planned: Mechanism, total: Tensor, seed: int) -> Tensor:
 
 KERNEL = "NOISETTE_KERNEL"
 """The variable of the environment that picks a variant of the native kernel, or turns it "off"."""
+CACHE, DATA = "NOISETTE_CACHE", "NOISETTE_DATA"
+"""Those that say where files are kept, and where data sets are."""
 
 
 def variants() -> list[str]:
@@ -341,7 +313,8 @@ def interrupted() -> Iterator[None]:
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    with mock.patch.object(private_run, "release", stopped):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private_run, "release", stopped)
         yield
 
 

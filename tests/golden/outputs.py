@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest import mock
+
+import pytest
 
 from tests.golden import names
 from tests.golden.streams import asked
@@ -47,7 +47,8 @@ def _run(arguments: tuple[str, ...], says: tuple[int, ...] = (0,)) -> str:
     """What a command writes to stdout, in this process."""
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
-    with mock.patch.object(sys, "argv", ["noisette", *arguments]), redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["noisette", *arguments])
         try:
             names.main()
         except SystemExit as ended:
@@ -77,12 +78,11 @@ def computed(folder: Path) -> dict[str, Any]:
     for name, text in names.RECIPES.items():
         (folder / f"{name}.toml").write_text(text)
     found: dict[str, Any] = {"keys": {}, "purposes": {}, "folders": {}}
-    environment = {name: value for name, value in os.environ.items() if name != "NOISETTE_DATA"}
-    with (
-        chdir(folder),
-        mock.patch.dict(os.environ, environment | {"NOISETTE_CACHE": str(folder / "cache")}, clear=True),
-        mock.patch.object(sys, "path", [*sys.path]),
-    ):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setenv(names.CACHE, str(folder / "cache"))
+        patch.delenv(names.DATA, raising=False)
         published = names.published(folder / "fetched")
         for label, arguments in names.COMMANDS.items():
             with asked() as purposes:
@@ -99,5 +99,5 @@ def computed(folder: Path) -> dict[str, Any]:
         with asked() as purposes:
             call()
         found["purposes"][label] = sorted(purposes)
-    sys.modules.pop("nets_of_the_freeze", None)
+    sys.modules.pop("nets_of_the_freeze", None)  # of a folder that goes away
     return found

@@ -6,13 +6,12 @@ of a float depends on the processor, its cell does not, but for once in a hundre
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -52,7 +51,8 @@ def asked() -> Iterator[set[str]]:
         found.add(purpose)
         made(self, seed, purpose=purpose, secret=secret)
 
-    with mock.patch.object(names.Generator, "__init__", noted):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names.Generator, "__init__", noted)
         yield found
 
 
@@ -151,5 +151,6 @@ def by_kernel() -> dict[str, Any]:
 @contextmanager
 def kernel_set_to(variant: str) -> Iterator[None]:
     """A variant of the native kernel by its name, or "off"."""
-    with mock.patch.dict(os.environ, {names.KERNEL: variant}):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(names.KERNEL, variant)
         yield
