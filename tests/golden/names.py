@@ -47,7 +47,7 @@ from noisette import (
 from noisette.account.base import Accountant, accountants
 from noisette.account.cut import uncut
 from noisette.account.pld import privacy_loss
-from noisette.cli import main as main
+from noisette.cli import main
 from noisette.encode import Encoder
 from noisette.errors import Unaccountable
 from noisette.generator import Generator
@@ -292,6 +292,9 @@ CALLS: dict[str, Callable[[], object]] = {
     ),
 }
 """What draws besides the commands."""
+
+run_command = main
+"""The command line, which reads `sys.argv` and raises `SystemExit`."""
 
 INTERRUPTED = {"resume": ("train", "tiny.toml", "--seed", "1")}
 """What runs before a command, and is stopped on the way."""

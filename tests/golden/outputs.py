@@ -50,7 +50,7 @@ def _run(arguments: tuple[str, ...], says: tuple[int, ...] = (0,)) -> str:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["noisette", *arguments])
         try:
-            names.main()
+            names.run_command()
         except SystemExit as ended:
             code = ended.code or 0
     assert code in says, f"{' '.join(arguments)} ends with {code}: {err.getvalue()}"
