@@ -12,13 +12,17 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tests.golden import names
 
 __all__ = ["computed", "tolerance"]
 
 DELTA = 1e-5
+_ROOT = Path(__file__).parents[2]
 
 
 def cases() -> dict[str, tuple[Any, ...]]:
@@ -87,9 +91,7 @@ def tolerance() -> tuple[float, float]:
 
 def computed() -> dict[str, Any]:
     """All of it, from a process of its own."""
-    import numpy as np  # noqa: PLC0415 - not in the process that says how numpy is loaded
-
-    vectors = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[index,call-overload]
+    vectors = np.show_config(mode="dicts")["SIMD Extensions"]
     features = ("AVX", "AVX2", "AVX512F", "AVX512VL", "FMA", "FMA4")
     plain = {
         "NPY_DISABLE_CPU_FEATURES": " ".join(vectors.get("found", [])),
@@ -99,7 +101,7 @@ def computed() -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.golden.mechanisms"],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | (plain if _plain() else {}),
-        capture_output=True, text=True, check=False,
+        cwd=_ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
