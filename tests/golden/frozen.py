@@ -34,16 +34,20 @@ def differences(old: Any, new: Any, tolerance: Tolerance, path: str = "") -> Ite
         yield f"{path}: gone"
     elif old is _NOTHING:
         yield f"{path}: new"
+    elif _are_names(old) and _are_names(new) and set(old) != set(new):
+        yield f"{path}: {_listed('gone', set(old) - set(new))}{_listed('new', set(new) - set(old))}"
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from differences(one, other, tolerance, f"{path}[{number}]")
-    elif isinstance(old, list) and isinstance(new, list) and all(isinstance(one, str) for one in [*old, *new]):
-        yield f"{path}: {_listed('gone', set(old) - set(new))}{_listed('new', set(new) - set(old))}"
     elif isinstance(old, float) and isinstance(new, float):
         if not math.isclose(old, new, rel_tol=tolerance[0], abs_tol=tolerance[1]):
             yield f"{path}: {old!r} -> {new!r}"
     elif type(old) is not type(new) or old != new:
         yield f"{path}: {old!r} -> {new!r}"
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def _listed(word: str, entries: set[str]) -> str:
