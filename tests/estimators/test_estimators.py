@@ -35,6 +35,7 @@ QUICK = (
 )
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tabular_pipeline.py"
 KINDS = (PrivateLogisticRegression, PrivateLinearRegression, PrivateStandardScaler)
+USES = dict(zip(KINDS, ("predict", "predict", "transform"), strict=True))
 
 
 def made(kind: Any, **options: Any) -> Any:
@@ -160,10 +161,47 @@ def test_what_is_no_number_is_refused_without_telling_it(kind: Any) -> None:
         with refused(InvalidInput) as error:
             made(kind).fit(wrong, y)
         assert not re.search("Alice|12345|1977", str(error.value))
-        assert error.value.__suppress_context__
+        assert error.value.__suppress_context__ or error.value.__context__ is None
     fitted = made(kind).fit(*rows())
     with refused(InvalidInput, match="not a number"):
         (fitted.transform if kind is PrivateStandardScaler else fitted.predict)(text)
+
+
+_DAYS = pd.Series(pd.date_range("1977-07-07", periods=60))
+DATES: dict[str, Any] = {
+    "days": _DAYS.to_numpy().astype("datetime64[D]")[:, None],
+    "nanoseconds": _DAYS.to_numpy()[:, None],
+    "durations": (_DAYS - _DAYS[0]).to_numpy()[:, None],
+    "objects": _DAYS.dt.date.to_numpy()[:, None],
+    "a list": [[day] for day in _DAYS],
+    "a column": _DAYS.to_frame("when"),
+    "a column with a time zone": _DAYS.dt.tz_localize("UTC").to_frame("when"),
+    "a column of periods": _DAYS.dt.to_period("D").to_frame("when"),
+    "beside numbers": pd.DataFrame({"when": _DAYS, "x": 1.0}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DATES)
+def test_dates_are_refused_as_dates(name: str, kind: Any) -> None:
+    """Whatever they come in; scikit-learn takes some of them for numbers of nanoseconds."""
+    dates, (x, y) = DATES[name], rows()
+    fitted = made(kind).fit(x[:, :1], y)
+    for use in (lambda: made(kind).fit(dates, y), lambda: getattr(fitted, USES[kind])(dates)):
+        with refused(InvalidInput, match="holds dates or times") as error:
+            use()
+        assert "1977" not in str(error.value)
+
+
+def test_dates_are_no_targets_and_no_bounds() -> None:
+    x, y = rows()
+    for days in (_DAYS, _DAYS.to_numpy(), _DAYS.dt.date.to_numpy()):
+        with refused(InvalidInput, match="holds dates or times"):
+            made(PrivateLinearRegression).fit(x, days)
+    for bounds in ((_DAYS[0], _DAYS[1]), (np.datetime64("1977-07-07"), np.datetime64("1977-08-08"))):
+        with refused(InvalidInput, match="bounds"):
+            made(PrivateLogisticRegression, bounds=bounds).fit(x, y)
 
 
 def test_targets_that_are_no_numbers_are_not_told() -> None:

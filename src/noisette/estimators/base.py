@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,11 @@ _TELLS_NO_VALUE = re.compile(
 )
 """How those of scikit-learn's errors begin that speak of shapes, types and columns, and quote no value."""
 
+_NAMES_DATES = re.compile(
+    r"float\(\) argument must be .* not '(datetime\.)?(date|time|datetime|timedelta|Time\w+|Period)'"
+)
+"""An error of numpy about objects that are dates or times."""
+
 
 class Scale:
     """Public bounds of F columns, which bring them to [-1, 1]; what lies outside is cut off.
@@ -48,6 +53,7 @@ class Scale:
                 f"{name} are missing, and those of the data are private.",
                 hint=f"give {name}=(low, high) from what is known beforehand, as numbers or with one for each column",
             )
+        _refuse_dates(bounds, name)
         try:
             low, high = (np.broadcast_to(np.asarray(one, dtype=np.float64), (columns,)) for one in bounds)
         except (TypeError, ValueError):
@@ -104,15 +110,19 @@ class PrivateEstimator(BaseEstimator):
     def _rows(self, X: Any, **options: Any) -> Array:
         """Rows (N, F), as scikit-learn checks them."""
         with _quoting_no_value():
-            return np.asarray(validate_data(self, X, **options))
+            _refuse_dates(X, "X")
+            return _numbers(validate_data(self, X, **options), "X")
 
     def _rows_and_targets(self, X: Any, y: Any, *, numbers: bool) -> tuple[Array, Array]:
         """Rows (N, F) with targets (N,), which are `numbers` or classes, as scikit-learn checks them."""
         with _quoting_no_value():
+            _refuse_dates(X, "X")
+            if numbers:
+                _refuse_dates(y, "y")
             rows, targets = validate_data(self, X, y, y_numeric=numbers)
             if not numbers:
                 check_classification_targets(targets)
-            return np.asarray(rows), np.asarray(targets)
+            return _numbers(rows, "X"), _numbers(targets, "y") if numbers else np.asarray(targets)
 
     @contextmanager
     def _books(self) -> Iterator[tuple[Ledger, ...]]:
@@ -127,13 +137,46 @@ class PrivateEstimator(BaseEstimator):
             yield (book,)
 
 
+def _refuse_dates(values: Any, name: str) -> None:
+    """Raise where a type says that values are dates or times, of which scikit-learn would take the nanoseconds."""
+    given = getattr(values, "dtypes", getattr(values, "dtype", None))
+    if given is None and isinstance(values, list | tuple):
+        with suppress(ValueError):  # of rows of unlike lengths, which scikit-learn tells of
+            given = np.asarray(values).dtype
+    if any(getattr(dtype, "kind", "") in tuple("mM") for dtype in np.atleast_1d(np.asarray(given, dtype=object))):
+        raise _dates(name)
+
+
+def _numbers(values: Any, name: str) -> Array:
+    """Values as numbers, also where they came as objects."""
+    try:
+        found = np.asarray(values)
+        return found if found.dtype.kind in "fiub" else found.astype(np.float64)
+    except TypeError as error:
+        if _NAMES_DATES.match(str(error)):
+            raise _dates(name) from None
+        raise
+
+
+def _dates(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name} holds dates or times, which are no numbers.",
+        hint="turn them into numbers whose bounds are public, such as days since a date: "
+        "(column - start) / numpy.timedelta64(1, 'D')",
+    )
+
+
 @contextmanager
 def _quoting_no_value() -> Iterator[None]:
     """Inside, errors of scikit-learn and numpy about rows are told without the values, which are private."""
     try:
         yield
+    except InvalidInput:
+        raise
     except (TypeError, ValueError) as error:
-        if _TELLS_NO_VALUE.match(text := str(error)):
+        if _NAMES_DATES.match(text := str(error)):
+            raise _dates("X or y") from None
+        if _TELLS_NO_VALUE.match(text):
             raise
         if "Reshape your data" in text:
             raise InvalidInput(
