@@ -69,8 +69,9 @@ class Tokens:
     """Cross-entropy over an example's own tokens; a label of -100 does not count.
 
     It reads ``model(**batch).logits`` (B, L, C) and ``batch["labels"]`` (B, L): for token classification and models
-    from sequence to sequence. A causal language model, whose logits are of the token to come, has ``ahead=1``. `mean`
-    is over the tokens that count; without it, losses are summed, and long examples weigh more.
+    from sequence to sequence, whose decoder starts from the labels, one place later, where the batch has nothing else
+    for it. A causal language model, whose logits are of the token to come, has ``ahead=1``. `mean` is over the tokens
+    that count; without it, losses are summed, and long examples weigh more.
 
     >>> causal = Tokens(ahead=1)
     """
@@ -79,13 +80,21 @@ class Tokens:
     mean: bool = True
 
     def __call__(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        labels, logits = _labels(batch)[:, self.ahead :], _logits(model, batch)
+        labels, logits = _labels(batch)[:, self.ahead :], _logits(model, _with_decoder(model, batch))
         logits = logits[:, : logits.shape[1] - self.ahead]
         losses = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=_IGNORED).sum(1)
         return losses / (labels != _IGNORED).sum(1).clamp(min=1) if self.mean else losses
 
 
 _IGNORED = -100
+
+
+def _with_decoder(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What a decoder starts from, where a model of transformers has one: the labels, one place later."""
+    later = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if later is None or {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys():
+        return batch
+    return {**batch, "decoder_input_ids": later(labels=batch["labels"])}
 
 
 def _logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:

@@ -401,3 +401,35 @@ def test_a_loss_that_is_small_or_that_has_reached_its_least_is_not_constant() ->
     with torch.no_grad():
         model.bias.copy_(torch.tensor([9.0, -9.0]))
     Gradients(model, lambda outputs, targets: F.relu(1 - outputs[:, 0] + outputs[:, 1]).mean()).check(PAIR)
+
+
+class Noisy(nn.Linear):
+    """Computes its own loss behind noise, by other functions in turn; may contrast examples besides."""
+
+    def __init__(self, *, contrast: bool = False) -> None:
+        super().__init__(3, 2)
+        self.contrast = contrast
+
+    def forward(self, x: Tensor) -> Outputs:
+        x = x + torch.randn_like(x) + torch.zeros_like(x).uniform_(-2, 2) + torch.rand(len(x), 1) + x.clone().normal_(1)
+        logits = super().forward(x)
+        return Outputs(logits, (logits - logits.mean(0) if self.contrast else logits).square().mean())
+
+
+def test_a_loss_behind_noise_is_not_taken_for_a_contrast() -> None:
+    Gradients(Noisy(), own_loss).check({"x": PAIR[0]})
+    with refused(InvalidInput, match="not made of the losses of its examples"):
+        Gradients(Noisy(contrast=True), own_loss).check({"x": PAIR[0]})
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.Inexact")
+def test_noise_is_no_rounding() -> None:
+    """A GAN's generator is given noise: where it cannot be compared, that is what the warning says."""
+
+    def fakes(draw: Callable[[Tensor], Tensor]) -> Any:
+        return lambda model, x: F.softplus(-model(x)).sum(1) + F.softplus(model(torch.tanh(draw(x)))).sum(1)
+
+    for draw, told in ((torch.randn_like, None), (lambda x: x.clone().exponential_(), "draws random numbers by other")):
+        gradients = Gradients(nn.Linear(3, 1), fakes(draw))
+        gradients.check(PAIR[0])
+        assert gradients.inexact is None if told is None else told in (gradients.inexact or "")

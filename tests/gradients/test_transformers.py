@@ -293,3 +293,42 @@ def test_two_private_steps_of_a_classifier() -> None:
     model = copy.deepcopy(model_of("bert")).float()
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.2, steps=2)
     assert len(list(make_private(model, classification, batch_of("bert", 30), mechanism))) == 2
+
+
+def t5() -> Any:
+    config = transformers.T5Config(
+        vocab_size=WORDS,
+        d_model=8,
+        d_kv=4,
+        d_ff=16,
+        num_layers=1,
+        num_heads=2,
+        decoder_start_token_id=0,
+        dropout_rate=0,
+    )
+    torch.manual_seed(0)
+    return transformers.T5ForConditionalGeneration(config).double()
+
+
+def test_from_sequence_to_sequence_the_decoder_starts_from_the_labels() -> None:
+    model, made = t5(), torch.Generator().manual_seed(1)
+    sizes = {"input_ids": (COUNT, 6), "labels": (COUNT, 4)}
+    batch = {name: torch.randint(WORDS, size, generator=made) for name, size in sizes.items()}
+    batch["labels"][1:, -1] = -100
+    found = []
+    for goal in (own_loss, Tokens()):
+        gradients = Gradients(model, goal)
+        found.append(torch.cat([rows.clone() for rows in gradients.chunks(batch)]))
+        assert gradients.path == "layers"
+    torch.testing.assert_close(found[1], found[0])
+    batch["decoder_input_ids"] = torch.zeros_like(batch["labels"])
+    given = torch.cat([rows.clone() for rows in Gradients(model, Tokens()).chunks(batch)])
+    assert not torch.allclose(given, found[0]), "what the batch has for the decoder counts"
+
+
+def test_the_noise_of_neftune_is_taken_neither_for_a_contrast_nor_for_rounding() -> None:
+    model = copy.deepcopy(model_of("gpt2"))
+    transformers.integrations.neftune.activate_neftune(model, 5.0)
+    gradients = Gradients(model, own_loss)
+    gradients.check(batch_of("gpt2"))
+    assert (gradients.path, gradients.inexact) == ("layers", None)

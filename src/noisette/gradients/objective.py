@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from noisette.batch import Batch, rows, size, tensors
 from noisette.errors import InvalidInput
+from noisette.gradients.draws import AlikeDraws
 from noisette.gradients.losses import Loss, for_one, is_shared, of_every_class
 from noisette.objectives import Alone, Objective, own_loss
 from noisette.spec import what
@@ -99,20 +100,26 @@ class OneByOne(Aim):
 
     def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
         """Every example, alone."""
-        losses = [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
+        losses = self._each(state, batch)
         if self.given is own_loss:  # written for batches, so that what it makes of one can be compared
-            self._check_share(self.with_state(state, batch), torch.stack(losses))
+            shared = self._shared(self.with_state(state, batch), torch.stack(losses))
+            with AlikeDraws():  # random numbers, as those of NEFTune, are others in a batch
+                shared = shared or self._shared(self.with_state(state, batch), torch.stack(self._each(state, batch)))
+            if not shared:
+                raise InvalidInput(
+                    f"the loss of {type(self.model).__name__} over a batch is not made of the losses of its examples.",
+                    hint="a contrastive loss or a balance of experts cannot be had of one example, which is all that "
+                    "is shown here; give an objective(model, batch) with one loss for each",
+                )
         return [self._seen(loss) for loss in losses]
 
-    def _check_share(self, whole: Tensor, alone: Tensor) -> None:
-        """Raise where the loss of made-up examples is neither the mean nor the sum of their losses alone."""
+    def _each(self, state: Mapping[str, Tensor], batch: Batch) -> list[Tensor]:
+        return [self.with_state(state, rows(batch, slice(i, i + 1))) for i in range(size(batch))]
+
+    def _shared(self, whole: Tensor, alone: Tensor) -> bool:
+        """Whether the loss of made-up examples is the mean or the sum of their losses alone."""
         near = (torch.allclose(whole, one, rtol=_TOLERANCE, atol=_TOLERANCE) for one in (alone.mean(), alone.sum()))
-        if whole.isfinite() and alone.isfinite().all() and not any(near):
-            raise InvalidInput(
-                f"the loss of {type(self.model).__name__} over a batch is not made of the losses of its examples.",
-                hint="a contrastive loss or a balance of experts cannot be had of one example, which is all that is "
-                "shown here; give an objective(model, batch) with one loss for each",
-            )
+        return not whole.isfinite() or not alone.isfinite().all() or any(near)
 
 
 class Supervised(Aim):

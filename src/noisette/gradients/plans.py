@@ -153,8 +153,15 @@ class Planner:
         sizes = steady(places, most, held)
         self._weights.spare()
         if sizes is None:
-            return Plan(way), f"{type(self._aim.model).__name__} {_BY_PLACE}"
+            return Plan(way), f"{type(self._aim.model).__name__} {_DRAWS if self._draws(way, made) else _BY_PLACE}"
         return Plan(way, sizes, places, limit=held if sizes.least == held else None), None
+
+    def _draws(self, way: Way, made: Batch) -> bool:
+        """Whether the same examples have visibly other gradients when they are computed again."""
+        one, other = (self._layout.rows(size(made)).clone() for _ in range(2))
+        for found in (one, other):
+            way.rows(made, found)
+        return not torch.allclose(one, other, rtol=1e-3, atol=1e-3 * float(one.abs().max()), equal_nan=True)
 
     def _other(self, batch: Batch) -> Plan:
         """The plan for examples of another shape: the same way in two sizes, or the loop."""
@@ -185,6 +192,10 @@ _LATE = (
     "matrix products round by where they lie in memory (torch has no MKL, or multiplied before noisette was imported)"
 )
 _BY_PLACE = "rounds by the place of an example in a batch"
+_DRAWS = (
+    "or its objective draws random numbers by other functions than torch.rand and torch.randn, so that no comparison "
+    "shows whether the place of an example in a batch makes a difference"
+)
 
 
 def _shown(device: torch.device) -> bool:

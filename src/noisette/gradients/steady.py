@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from noisette.batch import Batch, change, rows, size
+from noisette.gradients.draws import AlikeDraws
 from noisette.gradients.ends import Ends
 from noisette.gradients.isolation import without_dropout
 from noisette.gradients.layers import Layers
@@ -130,9 +131,10 @@ class Places:
         return self._ends.fits(count, torch.get_num_threads())
 
     def _apart(self, run: Callable[[], _T]) -> _T:
-        """What `run` returns, with synthetic weights and without dropout."""
+        """What `run` returns, with synthetic weights, without dropout and with random numbers that are alike."""
         device = self._layout.parameters[0].device
-        with torch.enable_grad(), without_dropout(self._aim, device), self._layout.at(self._weights.draw()):
+        weights = self._weights.draw()
+        with torch.enable_grad(), without_dropout(self._aim, device), self._layout.at(weights), AlikeDraws():
             return run()
 
     def _compared(self, count: int, least: int) -> bool:
