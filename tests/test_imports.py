@@ -13,7 +13,8 @@ import noisette
 ROOT = Path(noisette.__file__).parent
 ORDER = [
     {"errors", "_native"},
-    {"compiled", "spec", "generator", "files", "batch", "meaning", "locks", "regular"},
+    {"compiled"},
+    {"spec", "generator", "files", "batch", "meaning", "locks", "regular", "numerics"},
     {"objectives", "sampling", "grid"},
     {"noise"},
     {"profiles"},

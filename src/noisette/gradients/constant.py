@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -43,7 +44,7 @@ def _anywhere(aim: Aim, batch: Batch) -> float:
 
     def drawn(values: Tensor) -> Tensor:
         fan = values.shape[-1] if values.ndim else 1
-        return (torch.randn(values.shape, generator=public) / fan**0.5).to(values.device, values.dtype)
+        return (torch.randn(values.shape, generator=public) / math.sqrt(fan)).to(values.device, values.dtype)
 
     return max(_at(aim, batch, values) for values in (Tensor.clone, torch.neg, drawn))
 

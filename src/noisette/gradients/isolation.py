@@ -235,7 +235,7 @@ class Witness:
         if torch.is_autocast_enabled(one.device.type) and self._coarsest == torch.float32:
             dtypes.add(torch.get_autocast_dtype(one.device.type))
         tolerance = max(torch.finfo(dtype).eps for dtype in dtypes) ** power * size
-        pairs = zip(one.split(_PIECE), other.split(_PIECE), strict=True)
+        pairs = zip(torch.split(one, _PIECE), torch.split(other, _PIECE), strict=True)
         return all(_close(piece, theirs, tolerance) for piece, theirs in pairs)
 
 
@@ -281,7 +281,7 @@ class _Run:
 
 def _largest(values: Tensor) -> float:
     """The largest finite magnitude; 0 where nothing is finite."""
-    return max(map(_magnitude, values.detach().split(_PIECE)), default=0.0)
+    return max(map(_magnitude, torch.split(values.detach(), _PIECE)), default=0.0)
 
 
 def _magnitude(piece: Tensor) -> float:

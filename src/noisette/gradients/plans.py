@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import torch
 from torch import nn
@@ -60,10 +60,9 @@ class Plan:
         """The smallest size for as many examples as are `expected`, or the largest up to `most`; one that holds."""
         largest = self.sizes.most(most)
         wanted = min(largest, self.sizes.of(expected))
-        for found in (*range(wanted, largest + 1, self.sizes.step), *range(wanted, self.sizes.least, -self.sizes.step)):
-            if self._holds(found):
-                return found
-        return self.sizes.least
+        upward = range(wanted, largest + 1, self.sizes.step)
+        downward = range(wanted, self.sizes.least, -self.sizes.step)
+        return next(filter(self._holds, chain(upward, downward)), self.sizes.least)
 
     def _size(self, count: int, largest: int) -> int:
         """The smallest size for `count` examples that holds; `largest` does."""
@@ -184,7 +183,7 @@ class Planner:
 
 def _upward(likely: int) -> int:
     """What few batches of a `likely` number of examples exceed, as a multiple of what suits most layers."""
-    return -(-math.ceil(likely + 2 * likely**0.5) // _SUITED) * _SUITED
+    return -(-math.ceil(likely + 2 * math.sqrt(likely)) // _SUITED) * _SUITED
 
 
 _UNKNOWN = "how an accelerator rounds is not known"
