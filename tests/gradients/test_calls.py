@@ -8,6 +8,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -659,3 +660,14 @@ def test_an_objective_that_remembers_is_refused(goal: Any) -> None:
     gradients = at_its_word(Gradients(nn.Linear(6, 3).double(), goal))
     with refused(InvalidInput, match="keeps the loss.* from one example to the next"):
         all_rows(gradients, x, y)
+
+
+def test_a_model_of_speech_that_draws_masks_is_told_how_to_leave_them_out() -> None:
+    def masked(net: Net, h: Tensor) -> Tensor:
+        np.random.rand()  # noqa: NPY002 - as transformers do
+        return h
+
+    model, (x, y) = Net(masked).double(), batch()
+    model.config = SimpleNamespace(apply_spec_augment=True)
+    with refused(InvalidInput, match=r"draws random numbers from.*\n\nhint: model\.config\.apply_spec_augment = False"):
+        all_rows(Gradients(model, LOSS), x, y)

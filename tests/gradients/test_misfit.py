@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from noisette import L2, Gaussian, Mechanism, check, make_private
 from noisette.batch import Batch
 from noisette.errors import InvalidInput
+from noisette.objectives import alone
 from tests.helpers import refused
 
 X, Y = torch.full((9, 4), 0.123), torch.ones(9, dtype=torch.long)
@@ -50,3 +51,50 @@ def test_it_is_told_before_anything_private_is_used(name: str) -> None:
     assert ("first parameter is called model" if "callable" in said else "int64 (N,)") in error.hint
     (finding,) = check(nn.Linear(4, 2), data, goal=goal).findings
     assert (f"{finding.reason}.", finding.fix) == (error.sentence, error.hint)
+
+
+class Detector(nn.Module):
+    """Takes lists, gives losses in training, and looks at boxes, as the models of torchvision for detection do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3)
+
+    def forward(self, images: list[Tensor], targets: list[dict[str, Tensor]] | None = None) -> dict[str, Tensor]:
+        if targets is None:
+            torch._assert(False, "targets should not be none when in training mode")
+        for number, target in enumerate(targets):
+            if (target["boxes"][:, 2:] <= target["boxes"][:, :2]).any():
+                torch._assert(False, f"All bounding boxes should have positive height and width. Found at {number}.")
+        found = torch.stack([self.layer(image).mean((1, 2)) for image in images])
+        boxes = torch.stack([target["boxes"].mean(0) for target in targets])
+        return {"boxes": F.mse_loss(found, boxes), "size": found.square().mean()}
+
+
+def losses(model: nn.Module, batch: Batch) -> Any:
+    return model(list(batch[0]), [{"boxes": boxes} for boxes in batch[1]])
+
+
+def added(model: nn.Module, batch: Batch) -> Tensor:
+    return sum(losses(model, batch).values())
+
+
+def from_sizes(model: nn.Module, batch: Batch) -> Tensor:
+    at, size = batch[1].split(2, dim=-1)
+    return added(model, (batch[0], torch.cat([at, at + size], dim=-1)))
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+def test_models_for_detection_are_told_what_to_give() -> None:
+    torch.manual_seed(0)
+    pictures, at, size = torch.rand(9, 3, 8, 8), torch.rand(9, 2, 2), torch.rand(9, 2, 2) + 0.1
+    corners, sizes = (pictures, torch.cat([at, at + size], 2)), (pictures, torch.cat([at, size], 2))
+    mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=1)
+    for goal in (nn.MSELoss(), alone(added)):
+        with refused(InvalidInput, match=r"\n\nhint: a model for detection takes lists.*alone\(objective\)"):
+            make_private(Detector(), goal, corners, mechanism)
+    farther = torch.tensor([0, 0, 2, 2])
+    unadded = alone(lambda model, batch: losses(model, (batch[0], batch[1] + farther)))
+    with refused(InvalidInput, match=r"\n\nhint: a model for detection gives a dict of losses.*sum\("):
+        make_private(Detector(), unadded, corners, mechanism)
+    make_private(Detector(), alone(from_sizes), sizes, mechanism).step()

@@ -13,12 +13,15 @@ import transformers
 from torch import Tensor, nn
 
 from noisette import L2, Gaussian, Mechanism, Ranked, StudentT, make_private
+from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
 from noisette.gradients.calls import Calls
+from noisette.gradients.isolation import without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import aim_of
 from noisette.objectives import Objective, Tokens, classification, own_loss
+from tests.helpers import refused
 
 SIZES = {
     "hidden_size": 16,
@@ -332,3 +335,20 @@ def test_the_noise_of_neftune_is_taken_neither_for_a_contrast_nor_for_rounding()
     gradients = Gradients(model, own_loss)
     gradients.check(batch_of("gpt2"))
     assert (gradients.path, gradients.inexact) == ("layers", None)
+
+
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
+def test_masks_of_speech_models_are_refused_by_name() -> None:
+    off = dict.fromkeys(("hidden_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop"), 0.0)
+    convolutions = {"conv_dim": (4, 4), "conv_stride": (5, 2), "conv_kernel": (10, 3)}
+    positions = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
+    small = {**SIZES, "num_hidden_layers": 1, "num_labels": 3, "mask_time_prob": 0.5, "mask_time_length": 2}
+    config = transformers.Wav2Vec2Config(**{**small, **off, **convolutions, **positions})
+    model = transformers.Wav2Vec2ForSequenceClassification(config)
+    batch = {"input_values": torch.rand(4, 120), "labels": torch.arange(4) % 3}
+    with refused(InvalidInput, match=r"\n\nhint: model\.config\.apply_spec_augment = False"):
+        Gradients(model, classification).check(batch)
+    model.config.apply_spec_augment = False
+    gradients = Gradients(model, classification)
+    with torch.enable_grad(), without_dropout(gradients._aim, gradients.device):
+        gradients._confirmed(batch)

@@ -19,7 +19,7 @@ from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Drawn, Held, Holdings, same
 from noisette.objectives import Alone
 
-__all__ = ["Call", "Calls", "Instead", "Unfit", "behind"]
+__all__ = ["Call", "Calls", "Instead", "Unfit", "behind", "masking"]
 
 _HINT = "compute it anew in every call, or change it between steps, in your own loop"
 
@@ -50,9 +50,10 @@ class Calls:
         for part in behind(loss):
             if isinstance(part, nn.Module) and any(p.requires_grad and p not in own for p in part.parameters()):
                 raise InvalidInput(
-                    f"{type(part).__name__} has parameters that are no part of the model and would never be trained.",
-                    hint="make it a part of the model, and give an objective(model, batch) that uses it; where it is "
-                    "not to be trained, call requires_grad_(False) of it",
+                    f"{type(part).__name__} has parameters that are no part of the model and would get no gradient.",
+                    hint="make it a part of the model, and give an objective(model, batch) that uses it; where your "
+                    "own loop trains it, as the generator of a GAN, or nobody does, call requires_grad_(False) of it "
+                    "here, and requires_grad_(True) around torch.autograd.grad in that loop",
                 )
 
     @contextmanager
@@ -72,7 +73,7 @@ class Calls:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING)):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
                 if isinstance(before.get(name), Drawn):
-                    raise _of_torch_alone(place)
+                    raise _of_torch_alone(place, self._model)
                 raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
 
     def _held(self, thorough: bool) -> dict[str, object]:
@@ -150,7 +151,7 @@ class Call(Functions):
         return result
 
 
-def _of_torch_alone(source: str) -> InvalidInput:
+def _of_torch_alone(source: str, model: nn.Module | None = None) -> InvalidInput:
     """The refusal of random numbers that are not drawn for each example by itself.
 
     One number for all that are computed together tells how many those are, and where others know the numbers, an
@@ -158,8 +159,18 @@ def _of_torch_alone(source: str) -> InvalidInput:
     """
     return InvalidInput(
         f"the model or the loss draws random numbers from {source}.",
-        hint="draw with torch, torch.rand(()) for one, and without a generator: every example then has its own",
+        hint=masking(model)
+        or "draw with torch, torch.rand(()) for one, and without a generator: every example then has its own",
     )
+
+
+def masking(model: nn.Module | None) -> str:
+    """A hint where a speech model of transformers masks its inputs by numbers of numpy; none for all others."""
+    for name, module in () if model is None else model.named_modules():
+        if getattr(getattr(module, "config", None), "apply_spec_augment", False):
+            owner = f"model.{name}" if name else "model"
+            return f"{owner}.config.apply_spec_augment = False switches off masks that are drawn by numpy"
+    return ""
 
 
 def _asks_for_form(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:

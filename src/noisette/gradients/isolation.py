@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from noisette.batch import Batch, change, rows, size
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.gradients.advancing import refuse_advancing
+from noisette.gradients.calls import masking
 from noisette.gradients.constant import refuse_constant
 from noisette.gradients.doubled import coarsest, doubled
 from noisette.gradients.functions import Functions
 from noisette.gradients.layout import Layout
-from noisette.gradients.objective import Aim, Seen
+from noisette.gradients.objective import Aim, Seen, Supervised
 from noisette.gradients.waiting import doing
 from noisette.gradients.ways import copies_of, fill, without_checkpoints
 
@@ -51,6 +52,10 @@ _SMALL = 0.1  # gradients below it are compared as if they were that large: a fi
 _HINT = (
     "replace what computes across the batch (BatchNorm by GroupNorm), and draw random numbers with torch alone, so "
     "that every example stays by itself"
+)
+_COMPARED = (
+    "is it the objective that compares examples, as a contrastive loss does? one example, which is all that is shown "
+    "here, has nothing to be compared with, unless it brings that; else in the model"
 )
 SHORTEN = "leave max_norm out, and shorten the rows of its weight in your own loop, after a step"
 _ALONE = threading.RLock()  # torch's generators and what is switched off meanwhile are those of the whole process
@@ -165,7 +170,7 @@ class Witness:
             if not isolated and not self._rounds():
                 raise InvalidInput(
                     f"an example's gradient in a batch differs from its gradient alone in {type(aim.model).__name__}.",
-                    hint=_HINT,
+                    hint=masking(aim.model) or (_HINT if isinstance(aim, Supervised) else f"{_COMPARED} {_HINT}"),
                 )
             self._steepest = max(self._steepest, _largest(together[1]))
         refuse_constant(aim, batch, self._steepest)

@@ -23,6 +23,10 @@ __all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
 
 
 _TOLERANCE = 1e-3
+_ADD_UP = (
+    "a model for detection gives a dict of losses when it is called with images and targets: add them up in "
+    "noisette.objectives.alone(objective), as sum(losses.values())"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,9 @@ class Aim(nn.Module):
             found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
             raise InvalidInput(
                 f"the objective gives {found} for a batch of {count}, and not one loss for each example.",
-                hint="leave the mean over the batch out; for a model that computes its own loss take "
+                hint=_ADD_UP
+                if isinstance(losses, Mapping)
+                else "leave the mean over the batch out; for a model that computes its own loss take "
                 "noisette.objectives.own_loss, or alone(objective)",
             )
         return [self._seen(loss) for loss in losses]
@@ -190,7 +196,7 @@ def _total(losses: Any, given_by: str) -> Tensor:
     if not isinstance(losses, Tensor):
         raise InvalidInput(
             f"what the {given_by} gives is {what(losses)}, not a Tensor.",
-            hint="return the loss alone, without item() or float()",
+            hint=_ADD_UP if isinstance(losses, Mapping) else "return the loss alone, without item() or float()",
         )
     return losses.sum()
 
