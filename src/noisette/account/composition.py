@@ -31,6 +31,7 @@ _FEW = 500
 _COARSE, _FINE = 1e-12, 1e-16  # errors of a transform that ask for a sharper one, and that do not
 _ABOVE = 1e6  # how far above an error a tail is that may have it
 _MOST_TILTS = 4
+_MOST_ROOM = 8  # times a window
 
 
 def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1e-15) -> Iterator[Pmf]:
@@ -58,13 +59,13 @@ def compose(parts: Sequence[Pmf], counts: npt.NDArray[np.int64], tail: float = 1
 
 
 def _transformed(
-    parts: Sequence[Pmf], counts: npt.NDArray[np.int64], lower: int, upper: int
+    parts: Sequence[Pmf], counts: npt.NDArray[np.int64], lower: int, upper: int, room: int = 0
 ) -> Iterator[tuple[Array, float]]:
     """For every row of `counts`, the masses of the sum of finite losses at lattice points, and the sum of their errors.
 
-    None is below zero. What lies outside of the window wraps around into it.
+    None is below zero. What lies outside of the window wraps around into it, after `room` lattice points or more.
     """
-    size = fft.next_fast_len(max(upper - lower + 1, *(len(part.probs) for part in parts)), real=True)
+    size = fft.next_fast_len(max(upper - lower + 1, room, *(len(part.probs) for part in parts)), real=True)
     _check_memory(size)
     chosen = _frequencies(parts, counts, size)
     _check_memory(len(parts) * len(chosen) // 4)
@@ -108,7 +109,10 @@ def _sharpen(parts: Sequence[Pmf], row: npt.NDArray[np.int64], lower: int, probs
         if error <= _FINE or reached >= 0 or not max(last, lower) < start < upper:
             break
         tilted = [_tilted(part, order) for part in parts]
-        sharper, left = next(_transformed([part for part, _ in tilted], row[None], lower, upper))
+        # under the weights the upper tail is long, and would be added to the window
+        least, most, _ = window([part for part, _ in tilted], row[None])
+        room = min(max(upper, most) - min(lower, least) + 1, _MOST_ROOM * len(probs))
+        sharper, left = next(_transformed([part for part, _ in tilted], row[None], lower, upper, room))
         logs = weights @ [log for _, log in tilted] - order * step * np.arange(start, upper + 1)
         # beyond what rounding does to weights and their product
         widest = max(1.0, order * step * max(abs(lower), upper), *(abs(log) for _, log in tilted))
