@@ -153,7 +153,7 @@ def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
     by(test_isolation.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
 )
 def no_isolation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gradients, "check", lambda self, batch: None)
+    patch.setattr(Gradients, "check", lambda self, batch, likely=None: None)
     for module in (isolation, per_example):
         patch.setattr(module, "refuse_batch_statistics", lambda model: None)
 
