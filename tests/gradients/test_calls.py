@@ -276,7 +276,7 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
     class Head(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.centres = nn.Parameter(torch.zeros(3, 3))
+            self.centres = nn.Parameter(torch.eye(3))
 
         def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
             return F.cross_entropy(outputs @ self.centres, targets)
