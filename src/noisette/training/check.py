@@ -128,11 +128,11 @@ def _tried(model: nn.Module, data: Any, goal: Any, collate_fn: Any) -> tuple[str
     try:
         dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.get_default_dtype()
         examples = examples_of(data, collate_fn, 0, 1, 1.0, None, dtype)
-        refuse_closed_over(model, goal, len(examples))
         batch = examples.like()
         if goal is None:
             goal, batch = _squares, _pair(batch)
         check_goal(goal)
+        refuse_closed_over(model, goal, len(examples))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is slow is in the report
             trial = Gradients(model, goal).trial(batch)
