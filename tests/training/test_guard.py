@@ -322,6 +322,16 @@ def test_hooks_of_frozen_parameters_are_let_be_and_others_refused_whoever_is_dra
         nobody.step()  # of no example: what is refused does not depend on who was drawn
 
 
+def test_a_parameter_that_is_frozen_later_is_refused_whoever_is_drawn() -> None:
+    model = nn.Linear(4, 2)
+    data = torch.randn(4, 4), torch.randn(4, 2)
+    nobody = make_private(model, nn.MSELoss(), data, Mechanism(L2(), Gaussian(scale=1.0), rate=1e-9, steps=2))
+    model.bias.requires_grad_(False)
+    with refused(InvalidInput, match="are others than at the start"):
+        nobody.step()
+    assert nobody.paid == 0
+
+
 def test_noise_does_not_move_the_row_of_the_padding() -> None:
     class Bag(nn.Module):
         def __init__(self) -> None:

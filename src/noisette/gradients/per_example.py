@@ -227,8 +227,8 @@ class Gradients:
 
     def _tried(self, batch: Batch) -> Batch:
         """The made-up examples that the model could run, on which it was checked."""
-        self._check(batch)
-        refuse_hooks(self.model)
+        size(batch)
+        self._check()
         batch = change(batch, lambda part: part.new_empty((0, *part.shape[1:]), device=self.device))
         *others, last = made_up(batch)
         with waiting(type(self.model).__name__), torch.enable_grad(), without_dropout(self._aim, self.device):
@@ -282,28 +282,29 @@ class Gradients:
         """
         self._layout.write(flat, over)
 
-    def _check(self, batch: Batch) -> None:
-        size(batch)
+    def _check(self) -> None:
+        """Raise where the model is no longer one that can be trained: in every step, whoever is drawn."""
         if not self._layout.describes(self.model):
             raise InvalidInput(
                 f"the trainable parameters of {type(self.model).__name__} are others than at the start.",
                 hint="freeze or replace parameters before make_private, and not after; make a new run for them",
             )
         refuse_batch_statistics(self.model)
+        refuse_hooks(self.model)
 
     def _situation(self) -> tuple[object, ...]:
         """What the check holds for: the modes that layers are in, and what decides how numbers are rounded."""
         return *environment(), *(module.training for module in self.model.modules())
 
     def recheck(self) -> None:
-        """`check` again, on examples of the same shapes, if what decided it has changed; look for hooks always."""
-        refuse_hooks(self.model)
+        """Look at the model again, and `check` it on examples of the same shapes if what decided that has changed."""
+        self._check()
         if self._planner is not None and self._trusted != self._situation():
             self._tried(self._like)
 
     def _trusted_plan(self, batch: Batch) -> Plan:
         """How the examples of a batch are computed; the model is checked first if that is still to be done."""
-        self._check(batch)
+        size(batch)
         self.recheck()
         if self._planner is None:
             self._tried(batch)
