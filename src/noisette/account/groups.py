@@ -15,13 +15,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from noisette.account.accountant import check_delta, epsilon_as_run
+from noisette.account.accountant import check_delta, epsilon_as_run, guarantee
 from noisette.account.additions import Addition
 from noisette.account.cut import chance_of_a_cut, uncut
 from noisette.account.lattice import LARGEST_LOSS
 from noisette.account.pld import privacy_loss
 from noisette.account.rdp import Rdp, epsilon_tighter, renyi
-from noisette.mechanism import Mechanism
+from noisette.mechanism import COVERED, Mechanism
 from noisette.search import Search, Spending, as_spending
 from noisette.spec import whole
 
@@ -38,6 +38,8 @@ _TAILS = tuple(10.0**-power for power in range(6, 60, 2))
 def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], size: int, delta: float) -> float:
     """An epsilon at `delta` for adding or removing `size` examples at once, or units; infinite where none is known.
 
+    Where that of one example covers floats this one does too, and counts as not known where it cannot.
+
     >>> from noisette import L2, Gaussian
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=5.0), rate=1.0, steps=1)
     >>> round(group_epsilon(mechanism, 3, 1e-5), 2)  # 2.44 in truth, as for one example at the scale 5 / 3
@@ -46,7 +48,12 @@ def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     spending, size = as_spending(mechanisms), whole("size", size, least=1)
     plain = uncut(spending)
     left_out = Addition(chance_of_a_cut(spending, size))
-    return epsilon_as_run(spending, check_delta(delta), lambda left: _epsilon(plain, size, left), left_out, size)[0]
+    value, floats = epsilon_as_run(
+        spending, check_delta(delta), lambda left: _epsilon(plain, size, left), left_out, size
+    )
+    if floats is None and value < math.inf and guarantee(spending, delta).arithmetic == COVERED:
+        return math.inf
+    return value
 
 
 def _epsilon(plain: Spending, size: int, delta: float) -> float:
