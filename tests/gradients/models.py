@@ -17,6 +17,7 @@ from noisette.gradients import Gradients, sums
 from noisette.gradients.layout import Layout
 from noisette.gradients.plans import Plan
 from noisette.gradients.terms import Term
+from noisette.gradients.ways import Way
 
 
 def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -284,12 +285,13 @@ class AtItsWord:
 
     def __init__(self, gradients: Gradients) -> None:
         self._gradients = gradients
-
-    @property
-    def first(self) -> Plan:
-        return Plan((*self._gradients._fast, *self._gradients._general)[0])
+        self.first = Plan((*gradients._fast, *gradients._general)[0])
 
     def of(self, batch: Any) -> Plan:
+        self.first = Plan(self._way(batch))
+        return self.first
+
+    def _way(self, batch: Any) -> Way:
         for way in (*self._gradients._fast, self._gradients._general[0]):
             try:
                 way.rows(batch, torch.empty(size(batch), self._gradients.dim, dtype=torch.float64))
@@ -297,8 +299,8 @@ class AtItsWord:
                 raise
             except Exception:  # noqa: BLE001 - whatever a model raises
                 continue
-            return Plan(way)
-        return Plan(self._gradients._general[1])
+            return way
+        return self._gradients._general[1]
 
 
 def unchecked(gradients: Gradients) -> Gradients:

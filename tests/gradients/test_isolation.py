@@ -134,8 +134,8 @@ def test_rounding_is_told_from_mixing_in_double_precision() -> None:
     assert apart > 1e-3, "batch and example must round differently for this to test anything"
     gradients = Gradients(model, loss)
     with isolation.without_dropout(gradients._aim, gradients.device):
-        (confirmed,) = gradients._confirmed((x, y))
-    assert type(confirmed).__name__ == "Layers"
+        found = isolation.confirmed(gradients._aim, gradients._layout, gradients._fast, (x, y))
+    assert type(found).__name__ == "Layers"
     for refused_one in (Steep(Shifted()), Steep(lambda h: h / len(h)), Steep(TiedBackward.apply)):
         with refused(InvalidInput, match="in a batch differs"):
             Gradients(refused_one, loss).check((x, y))
@@ -253,6 +253,7 @@ def test_a_mode_that_was_not_checked_is_checked() -> None:
         next(gradients.chunks((x, y)))
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 @pytest.mark.parametrize("name", [*CASES, *SLOW])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
@@ -404,6 +405,7 @@ def test_an_output_that_cancels_out_passes() -> None:
     Gradients(model, nn.MSELoss()).check((x, y))
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.Inexact")  # nothing can be shown of what is not finite
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_a_model_without_finite_outputs_passes(broken: float) -> None:
     """Nothing is mixed, and gradients that are not finite count as zero: no example can stop a training this way."""

@@ -282,6 +282,7 @@ def test_a_loss_that_contrasts_examples_is_refused(loss: Any) -> None:
         Gradients(nn.Linear(3, 2), loss).check(PAIR)
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 @pytest.mark.parametrize(
     "loss",
     [

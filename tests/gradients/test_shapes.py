@@ -113,6 +113,7 @@ class Fussy(nn.Linear):
         return super().forward(nn.functional.one_hot(x, 4).float())
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.SlowPath")
 def test_an_example_that_fails_ends_the_step_and_is_not_described() -> None:
     gradients = Gradients(Fussy(4, 3), nn.CrossEntropyLoss())
     x, y = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 7])

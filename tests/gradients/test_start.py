@@ -61,7 +61,7 @@ def test_near_is_what_torch_calls_close(value: float, other: float, at: int) -> 
     for size_ in (0.0, 1.0, 10.0):
         tolerance = torch.finfo(torch.float32).eps ** 0.5 * size_
         expected = torch.allclose(one, two, rtol=0.0, atol=tolerance, equal_nan=True)
-        assert isolation._near(one, two, size_, power=0.5) == expected
+        assert isolation._close(one, two, tolerance) == expected
     finite = one.abs()[one.isfinite()]
     assert isolation._largest(one) == float(finite.max())
 

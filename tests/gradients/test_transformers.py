@@ -16,7 +16,7 @@ from noisette import L2, Gaussian, Mechanism, Ranked, StudentT, make_private
 from noisette.errors import InvalidInput
 from noisette.gradients import Gradients
 from noisette.gradients.calls import Calls
-from noisette.gradients.isolation import without_dropout
+from noisette.gradients.isolation import confirmed, without_dropout
 from noisette.gradients.layers import Layers
 from noisette.gradients.layout import Layout
 from noisette.gradients.objective import aim_of
@@ -351,4 +351,4 @@ def test_masks_of_speech_models_are_refused_by_name() -> None:
     model.config.apply_spec_augment = False
     gradients = Gradients(model, classification)
     with torch.enable_grad(), without_dropout(gradients._aim, gradients.device):
-        gradients._confirmed(batch)
+        confirmed(gradients._aim, gradients._layout, gradients._fast, batch)

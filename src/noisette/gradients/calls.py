@@ -17,6 +17,7 @@ from noisette.batch import Batch, tensors
 from noisette.errors import InvalidInput
 from noisette.gradients.functions import Functions
 from noisette.gradients.holdings import MARK, Drawn, Held, Holdings, same
+from noisette.gradients.layout import Layout
 from noisette.objectives import Alone
 
 __all__ = ["Call", "Calls", "Instead", "Unfit", "behind", "masking"]
@@ -44,8 +45,9 @@ class Calls:
     ...     example = call.admit(torch.ones(1, 2))
     """
 
-    def __init__(self, model: nn.Module, loss: object) -> None:
-        self._model, self._loss = model, loss
+    def __init__(self, model: nn.Module, loss: object, layout: Layout | None = None) -> None:
+        self._model, self._loss, self._layout = model, loss, layout
+        self._last: list[tuple[int, int]] | None = None
         own = set(model.parameters())
         for part in behind(loss):
             if isinstance(part, nn.Module) and any(p.requires_grad and p not in own for p in part.parameters()):
@@ -64,17 +66,23 @@ class Calls:
         `thorough`: everything that the model holds is then compared by value. `instead` is
         called in place of functions of torch.
         """
-        before = self._held(thorough)
+        before, now = self._held(thorough), self._parameters()
+        moved, self._last = now != self._last, now
         trained = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
         with Call(instead or {}, trained) as call:
             yield call
         after = self._held(thorough)
         for name in {**before, **after}:
-            if call.changed(before.get(name, _MISSING), after.get(name, _MISSING)):
+            if call.changed(before.get(name, _MISSING), after.get(name, _MISSING), moved):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
                 if isinstance(before.get(name), Drawn):
                     raise _of_torch_alone(place, self._model)
                 raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
+
+    def _parameters(self) -> list[tuple[int, int]]:
+        """Where the parameters that are used lie, and how often they were written to."""
+        values = self._model.parameters() if self._layout is None else self._layout.values
+        return [(value.data_ptr(), value._version) for value in values]
 
     def _held(self, thorough: bool) -> dict[str, object]:
         """What the modules and the loss hold beside parameters and buffers, leaf by leaf."""
@@ -106,8 +114,11 @@ class Call(Functions):
             setattr(tensor, MARK, self)
         return batch
 
-    def changed(self, before: object, after: object) -> bool:
-        """Whether a leaf of the model's state differs after this call, in a way that a later call might see."""
+    def changed(self, before: object, after: object, moved: bool) -> bool:
+        """Whether a leaf of the model's state differs after this call, in a way that a later call might see.
+
+        What is made of parameters alone differs where these have `moved` since the last call.
+        """
         if isinstance(after, Held) and after.marked:  # kept to be looked at: no later call can use it
             return False
         if not (isinstance(before, Held) and isinstance(after, Held)):
@@ -117,7 +128,7 @@ class Call(Functions):
         if before.tensor is after.tensor:
             return before.version != after.version
         # made anew in every call, as weight_norm does; not from examples, or it would be marked
-        return not same(before.tensor, after.tensor)
+        return not (moved or same(before.tensor, after.tensor))
 
     def called(self, func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The function itself, unless it uses what another call has left; what it makes of examples is marked."""

@@ -74,7 +74,7 @@ class Layers:
 
     def like(self, aim: Aim, layout: Layout) -> Layers:
         """The same way for a copy of the model."""
-        return type(self)(aim, layout, Calls(aim.model, aim.given), self._memory)
+        return type(self)(aim, layout, Calls(aim.model, aim.given, layout), self._memory)
 
     @property
     def copied(self) -> int:

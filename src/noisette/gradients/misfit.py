@@ -12,6 +12,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from noisette.batch import Batch
 from noisette.errors import InvalidInput, NoisetteError
+from noisette.gradients.calls import Unfit
 
 __all__ = ["on_private", "telling"]
 
@@ -45,14 +46,25 @@ def telling(model: nn.Module, made: Batch) -> Iterator[None]:
 
 
 def on_private(run: Callable[[], _T]) -> _T:
-    """What `run` returns; what it raises on private examples may tell of them, and something else is raised."""
+    """What `run` returns; what it raises on private examples may tell of them, and something else is raised.
+
+    That a way no longer fits tells of the model alone: it ran synthetic examples of every shape that it is given.
+    """
+    memory = changed = False
     try:
         return run()
     except NoisetteError:
         raise
+    except Unfit:
+        changed = True
     except Exception as error:  # noqa: BLE001 - whatever a model raises
         memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
     # not while the first error is handled: it would be kept as the context of this one
+    if changed:
+        raise InvalidInput(
+            "the model computes its gradients otherwise than when it was checked.",
+            hint="merge adapters, tie weights and exchange layers before make_private: make a new run after a change",
+        )
     if memory:
         raise InvalidInput(
             "a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)"

@@ -82,7 +82,7 @@ class Gradients:
     def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64, exactly: bool = False) -> None:
         self._aim, self._layout = aim_of(model, goal), Layout(model)
         self._chunk, self._exactly = whole("chunk", chunk, least=1), exactly
-        self._calls = Calls(model, self._aim.given)
+        self._calls = Calls(model, self._aim.given, self._layout)
         self._fast = self._candidates()
         self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._planner: Planner | None = None

@@ -160,7 +160,8 @@ class Planner:
         one, other = (self._layout.rows(size(made)).clone() for _ in range(2))
         for found in (one, other):
             way.rows(made, found)
-        return not torch.allclose(one, other, rtol=1e-3, atol=1e-3 * float(one.abs().max()), equal_nan=True)
+        largest = float(one.abs().nan_to_num(nan=0.0, posinf=0.0).max())
+        return not torch.allclose(one, other, rtol=1e-3, atol=1e-3 * largest, equal_nan=True)
 
     def _other(self, batch: Batch) -> Plan:
         """The plan for examples of another shape: the same way in two sizes, or the loop."""

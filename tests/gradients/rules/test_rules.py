@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from noisette import L2, Blocks, Encoder, HalfNormal, Ranked, Snap, Tails
+from noisette.errors import InvalidInput
 from noisette.gradients import Gradients, rules
 from noisette.gradients.layout import Layout
 from noisette.gradients.rules.base import _RULES, Rule
 from tests.gradients.models import all_rows, reference
 from tests.gradients.rules.cases import CASES, CONV, On, adapted, alone, bent, build, check, many, plain, ways
+from tests.helpers import refused
 
 even = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch's own, about speed
 
@@ -199,7 +201,7 @@ def test_adapters_count_beside_weights_of_few_bits(weights: torch.dtype) -> None
     assert 0.8 < float(rows[0, 0]) / (3 * 0.5 / 3) < 0.95, "the cosine of a half, and not of 0"
 
 
-def test_an_adapter_that_is_merged_later_gets_no_gradient() -> None:
+def test_an_adapter_that_is_merged_gets_no_gradient_and_one_that_is_merged_later_is_refused() -> None:
     """The rule says no when it runs, and the model's own code decides."""
     torch.manual_seed(0)
     model = nn.Sequential(adapted(), nn.Linear(3, 3)).double()
@@ -207,7 +209,9 @@ def test_an_adapter_that_is_merged_later_gets_no_gradient() -> None:
     gradients = Gradients(model, loss)
     assert all_rows(gradients, x, y)[:, 0].abs().min() > 0
     model[0].merge()
-    rows = all_rows(gradients, x, y)
+    with refused(InvalidInput, match="otherwise than when it was checked"):
+        all_rows(gradients, x, y)
+    rows = all_rows(Gradients(model, loss), x, y)
     torch.testing.assert_close(rows, reference(model, loss, x, y))
     first = model[0].lora_A["default"].weight.numel()
     assert not rows[:, :first].any()
