@@ -28,9 +28,10 @@ def test_measuring_writes_results_alone() -> None:
 def test_a_walk_counts_every_call_into_the_package() -> None:
     walk: dict[str, Any] = runpy.run_path(str(BENCHMARKS / "walk.py"))
     step = walk["step_of_an_mlp"]()
-    for _ in range(3):
-        step()
     once, twice = walk["walked"](step), walk["walked"](lambda: (step(), step()))
     assert once["door.py", "release"] == 1
     assert twice == once + once
+    other = walk["step_of_an_mlp"]()
+    assert walk["walked"](step) == once, "another run counts"
+    assert walk["walked"](other) == once
     assert not walk["walked"](lambda: json.dumps({}))

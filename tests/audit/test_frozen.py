@@ -58,6 +58,20 @@ def test_an_honest_training_passes(neighbour: Data) -> None:
     assert found.releases == 6
 
 
+def test_what_else_is_in_memory_changes_no_path() -> None:
+    """Without an optimizer, whose absence is looked for; runs, optimizers and other objects of others come and stay."""
+    others = list[Any]()
+
+    def train(data: Data) -> None:
+        private = _private(nn.Linear(3, 2), data)
+        private.step()
+        others.extend((private, torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1), [[] for _ in range(9)]))
+        for _ in _private(nn.Linear(3, 2), data):
+            pass
+
+    assert replay(train, ONE, OTHER).identical
+
+
 def _prints_the_loss(data: Data) -> None:
     model = nn.Linear(3, 2)
     for _ in _private(model, data):

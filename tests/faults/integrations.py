@@ -45,7 +45,7 @@ def dropout_left_on(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a warm-up taken for gradients that nobody used", by(test_guard.test_a_schedule_that_begins_at_zero_is_fine))
 def warm_up_refused(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Guard, "used_by", lambda self, optimizer: None)
+    patch.setattr(Guard, "used", lambda self: None)
 
 
 @fault(

@@ -6,8 +6,10 @@ import functools
 import gc
 import threading
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, repeat
+from operator import itemgetter, not_
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,21 +36,24 @@ class Guard:
     >>> guard = Guard(layer.parameters())
     """
 
+    steps: ClassVar[int] = 0  # that any optimizer of the process has begun since the first guard was made
+
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self._parameters = tuple(parameters)
         self.on, self._written, self._sums = True, 0, list[float]()
-        self._last = self._elsewhere = self._wasted = False
+        self._last = self._wasted = False
+        self._steps = Guard.steps
         refusal = _Refusal(self)
         for parameter in self._parameters:
             parameter.register_post_accumulate_grad_hook(refusal)  # type: ignore[no-untyped-call]
         _listen()
         with _LOCK:
-            _GUARDS.add(self)
+            _GUARDS[self] = frozenset(map(id, self._parameters))
 
     def written(self, *, last: bool) -> None:
         """Private gradients have just been written; after the `last` ones, the guard rests once they are used."""
         self._written += 1
-        self._last, self._elsewhere = last, False
+        self._last, self._steps = last, Guard.steps
         if (last or self._written <= _FIRST) and self._something():
             self._sums = self._places()
 
@@ -62,13 +67,9 @@ class Guard:
         """The model may be used for anything, until private gradients are written again."""
         self.on, self._sums = False, []
 
-    def used_by(self, optimizer: Optimizer) -> None:
-        """An optimizer begins a step: at a learning rate of zero, which schedules warm up from, nothing moves."""
-        if not self._sums:
-            return
-        if not self._moved_by(optimizer):
-            self._elsewhere = True
-        elif self._something():
+    def used(self) -> None:
+        """An optimizer of the parameters begins a step: at a learning rate of zero, as in a warm-up, nothing moves."""
+        if self._sums and self._something():
             self._sums = []
             self.on = not self._last
 
@@ -84,7 +85,7 @@ class Guard:
                 "the private gradients of the last step were cleared before an optimizer used them.",
                 hint="call optimizer.step() in the loop, without zero_grad() before it",
             )
-        if self._elsewhere:
+        if self._steps != Guard.steps:  # one of the parameters would have let the sums go
             raise InvalidInput(
                 "an optimizer took a step over other parameters than those of the private run, which did not move.",
                 hint="make the optimizer of the model that you gave, after noisette.fix and the like",
@@ -98,14 +99,11 @@ class Guard:
             )
         self._wasted = True
 
-    def _moved_by(self, optimizer: Optimizer) -> bool:
-        groups = getattr(optimizer, "param_groups", ())  # one that is being made has none yet
-        moved = {id(p) for group in groups for p in group["params"]}
-        return bool(moved & set(map(id, self._parameters)))
-
     def _waiting(self) -> bool:
         """Whether there is an optimizer over the parameters at all: torch keeps no list of them."""
-        return any(issubclass(type(one), Optimizer) and self._moved_by(one) for one in gc.get_objects())
+        there = gc.get_objects()
+        optimizers = compress(there, map(issubclass, map(type, there), repeat(Optimizer)))
+        return not _GUARDS[self].isdisjoint(_moved_by(optimizers))
 
     def _something(self) -> bool:
         """Whether any gradient is there: a denoiser may leave none."""
@@ -133,7 +131,9 @@ class _Refusal(Own):
             )
 
 
-_GUARDS: weakref.WeakSet[Guard] = weakref.WeakSet()
+_GUARDS: weakref.WeakKeyDictionary[Guard, frozenset[int]] = weakref.WeakKeyDictionary()
+"""Those that are held, in the order in which they were made, with the ids of their parameters."""
+
 _LOCK = threading.Lock()
 
 
@@ -147,7 +147,19 @@ def _listen() -> None:
 
 
 def _notice(optimizer: Optimizer, *_: Any) -> None:
+    moved = set(_moved_by([optimizer]))
     with _LOCK:
-        guards = tuple(_GUARDS)
-    for guard in guards:
-        guard.used_by(optimizer)
+        Guard.steps += 1
+        guards = dict(_GUARDS.items())
+    for guard in compress(guards, map(not_, map(moved.isdisjoint, guards.values()))):
+        guard.used()
+
+
+def _moved_by(optimizers: Iterable[object]) -> Iterator[int]:
+    """The ids of all parameters that optimizers move; one that is being made has none yet.
+
+    No line runs for each object or optimizer, here and where this is called: how many there are is not up to a run,
+    which would seem to take another path each time.
+    """
+    groups = chain.from_iterable(map(getattr, optimizers, repeat("param_groups"), repeat(())))
+    return map(id, chain.from_iterable(map(itemgetter("params"), groups)))
