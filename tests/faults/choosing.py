@@ -138,7 +138,7 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 )
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = cut._chance
-    patch.setattr(cut, "_chance", lambda one: chance(one.runs[0] if isinstance(one, Search) else one))
+    patch.setattr(cut, "_chance", lambda one, size: chance(one.runs[0] if isinstance(one, Search) else one, size))
 
 
 @fault(
