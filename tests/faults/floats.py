@@ -16,7 +16,6 @@ from noisette import (
     Generator,
     Laplace,
     Private,
-    Ranked,
     Snap,
     StudentT,
     compiled,
@@ -192,7 +191,8 @@ def silent(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "sizes that nobody has tried",
     by(test_exact.test_one_output_is_computed_by_multiples),
-    by(test_left_out.test_leaving_out_an_example_moves_the_sum_by_its_encoding, name="one output", encoder=Snap()),
+    by(test_left_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
+    by(test_left_out.test_what_cannot_be_shown_takes_the_loop_or_is_told_before_the_first_step),
 )
 def any_size(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Places, "agree", lambda *_: True)
@@ -200,12 +200,7 @@ def any_size(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "places that are tried by fours, as vectors and rows of matrices do not end",
-    by(test_left_out.test_leaving_out_an_example_moves_the_sum_by_its_encoding, name="one output", encoder=Ranked()),
-    by(
-        test_left_out.test_leaving_out_an_example_moves_the_sum_by_its_encoding,
-        name="a network of width 18",
-        encoder=Ranked(),
-    ),
+    by(test_left_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
 )
 def by_fours(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ends, "fits", lambda *_, **__: True)

@@ -92,7 +92,7 @@ def backward_accepted(patch: pytest.MonkeyPatch) -> None:
     "a loss of the model's own that contrasts accepted", by(test_trainer.test_a_loss_over_the_whole_batch_is_refused)
 )
 def contrast_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objective.OneByOne, "_check_share", lambda self, whole, alone: None)
+    patch.setattr(objective.OneByOne, "_shared", lambda self, whole, alone: True)
 
 
 @fault("the training loss in the log of a trainer", by(test_trainer.test_the_log_has_epsilon_and_public_losses_only))

@@ -11,7 +11,7 @@ from peft.tuners.lora import layer as lora
 from torch import Tensor, nn
 
 from noisette import compiled
-from noisette.gradients import layers, rules, sites, steady, sums
+from noisette.gradients import layers, plans, rules, sites, steady, sums
 from noisette.gradients import terms as terms_module
 from noisette.gradients.isolation import Witness
 from noisette.gradients.lookup import Lookup
@@ -243,7 +243,8 @@ def one_copy(patch: pytest.MonkeyPatch) -> None:
     by(test_memory.test_of_large_models_one_gradient_is_held, kind="rows"),
 )
 def all_at_hand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sums, "at_a_time", lambda dim: 64)
+    for module in (sums, plans, layers):
+        patch.setattr(module, "at_a_time", lambda dim: 64)
 
 
 @fault(

@@ -26,8 +26,8 @@ __all__ = ["CAUGHT", "FAULTS", "Catcher", "Fault", "Plant", "by", "fault"]
 Plant = Callable[[pytest.MonkeyPatch], None]
 """Puts a fault in place; whoever owns the patch takes it out again."""
 
-CAUGHT = (AssertionError, NoisetteError, pytest.fail.Exception)
-"""How a test fails. Any other exception is a fault that crashes, which proves nothing."""
+CAUGHT = (AssertionError, NoisetteError, UserWarning, pytest.fail.Exception)
+"""How a test fails, in which warnings are errors. Any other exception is a fault that crashes, which proves nothing."""
 
 
 @dataclass(frozen=True)

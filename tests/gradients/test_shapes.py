@@ -59,6 +59,7 @@ def test_a_shape_that_the_way_cannot_run_goes_alone(encoder: Encoder) -> None:
         warnings.simplefilter("error")
         its_own = sum_of(gradients, encoder, odd)
     assert isinstance(gradients._planner.of(odd).way, Loop)
+    assert not isinstance(gradients._planner.of(usual).way, Loop)
     assert (gradients.path, gradients.exact) == ("layers", True)
     assert torch.equal(sum_of(gradients, encoder, usual), before)
     assert torch.equal(sum_of(gradients, encoder, usual, odd) - before, its_own)

@@ -77,6 +77,7 @@ def test_a_search_and_its_price(tmp_path: Path) -> None:
     assert go_on(folder) == found, "asked again, it says the same"
 
 
+@pytest.mark.filterwarnings("ignore::noisette.gradients.Inexact")
 def test_inexact_runs_are_told_of_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search is covered as its runs are, whichever of them it makes; a machine that rounds otherwise is refused."""
     options = by_public_score(tmp_path) | {"epsilon": 8.0}

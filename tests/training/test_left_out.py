@@ -280,22 +280,35 @@ def test_threads_that_are_set_after_the_check_bring_another_check() -> None:
 
 
 @contextmanager
-def rounding_by_place(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A layer whose outputs depend, in a last bit, on the place of an example in a batch."""
+def rounding_at(odd: Callable[[Tensor, int], Tensor]) -> Iterator[None]:
+    """A layer whose outputs differ, in a last bit, at the places of a batch of some size that are `odd`."""
     honest = F.linear
 
     def linear(x: Tensor, *rest: Any) -> Tensor:
-        places = torch.arange(len(x)).remainder(2).view(-1, *(1,) * (x.ndim - 1))
+        places = odd(torch.arange(len(x)), len(x)).view(-1, *(1,) * (x.ndim - 1))
         return honest(x * (1 + places * 2.0**-20), *rest)
 
-    patch.setattr(F, "linear", linear)
-    yield
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(F, "linear", linear)
+        yield
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
+def test_only_sizes_without_an_end_are_used(encoder: Encoder) -> None:
+    """Of whatever a layer has left over when it computes by fours."""
+    torch.manual_seed(1)
+    x, y = torch.randn(COUNT, 20), torch.randint(3, (COUNT,))
+    with rounding_at(lambda place, count: place >= count - count % 4):
+        gradients = Gradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=encoder.jumps)
+        gradients.check((x[:1], y[:1]))
+        found = max(moved(gradients, encoder.replace(dim=gradients.dim), x, y, one) for one in (0, 7, 44))
+    assert (gradients.exact, gradients.path) == (True, "layers")
+    assert found == 0 if encoder.jumps else found < 1e-13
 
 
 def test_what_cannot_be_shown_takes_the_loop_or_is_told_before_the_first_step() -> None:
     x, y = torch.randn(COUNT, 20), torch.randint(3, (COUNT,))
-    with pytest.MonkeyPatch.context() as patch, rounding_by_place(patch):
+    with rounding_at(lambda place, count: place % 2):
         gradients = Gradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=True)
         with pytest.warns(SlowPath, match="rounds by the place of an example"):
             gradients.check((x[:1], y[:1]))
