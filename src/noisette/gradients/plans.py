@@ -183,8 +183,8 @@ class Planner:
 
 
 def _upward(likely: int) -> int:
-    """What few batches of a `likely` number of examples exceed, as a multiple of what suits most layers."""
-    return -(-math.ceil(likely + 2 * math.sqrt(likely)) // _SUITED) * _SUITED
+    """What few batches of a `likely` number of examples exceed, as a multiple of what suits most layers; never zero."""
+    return max(1, -(-math.ceil(likely + 2 * math.sqrt(likely)) // _SUITED)) * _SUITED
 
 
 _UNKNOWN = "how an accelerator rounds is not known"

@@ -100,7 +100,8 @@ def make_private(
     dtype = torch.float64 if double else torch.get_default_dtype()
     examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     refuse_closed_over(model, goal, len(examples))
-    gradients.check(examples.like(), likely=math.ceil(expected * len(examples)))
+    size = 1 if units is None else per_unit
+    gradients.check(examples.like(), likely=max(_likely(one, expected * len(examples), size) for one in mechanisms))
     if len(examples) > MOST and expected * processes.size * len(examples) > MOST / 2:  # or more come once in e^1000000
         raise InvalidInput(
             f"batches of more than {MOST // 2:,} examples are expected, and so many may not add up exactly.",
@@ -141,6 +142,12 @@ def _computing_unlike(processes: Processes, gradients: Gradients, mechanisms: Me
         )
     warnings.warn(Inexact(f"epsilon is for real numbers only: {sentence}"), stacklevel=4)
     return True
+
+
+def _likely(mechanism: Mechanism, expected: float, per_draw: int) -> int:
+    """About how many examples sizes are made for: where batches are cut, for those of the largest, whoever is drawn."""
+    most = mechanism.sampling.most
+    return math.ceil(expected) if most is None else most * per_draw
 
 
 def _for_units(mechanism: Mechanism, given: bool) -> Mechanism:
