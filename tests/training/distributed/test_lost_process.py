@@ -158,8 +158,8 @@ def test_process_0_pays_before_anybody_releases(tmp_path: Path) -> None:
 
 def test_a_process_that_fails_by_itself_ends_the_others(tmp_path: Path) -> None:
     def work(process: int) -> None:
-        for updates in trainer_of(gaussian()).private:
-            if process == 2 and updates == 3:
+        for progress in trainer_of(gaussian()).run():
+            if process == 2 and progress.updates == 3:
                 raise ZeroDivisionError
 
     children = Children(3, work, tmp_path / "run")
@@ -171,9 +171,8 @@ def test_a_process_that_fails_by_itself_ends_the_others(tmp_path: Path) -> None:
 
 def test_a_process_that_says_nothing_is_lost_after_the_timeout(tmp_path: Path) -> None:
     def mute(process: int) -> None:
-        trainer = trainer_of(gaussian())
-        for updates in trainer.private:
-            if process == 1 and updates == 2:
+        for progress in trainer_of(gaussian()).run():
+            if process == 1 and progress.updates == 2:
                 os.kill(os.getpid(), signal.SIGSTOP)  # neither dead nor alive
 
     children = Children(2, mute, tmp_path / "run", timeout=1.0)
