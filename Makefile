@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PARTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_kernels/cpp/*)
+PARTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/noisette/_native/cpp/*)
 PLAIN := $(VENV)/.plain
 READY := $(VENV)/.ready
 
@@ -40,7 +40,7 @@ doctest: $(READY)
 
 # the pages of `noisette report` in the system's Chromium, without which it fails; pictures of them in build/browser
 browser: $(READY)
-	$(BIN)/pytest -m browser tests/browser
+	$(BIN)/pytest -m browser tests/app/browser
 
 # within a minute: lint, types, and tests/quick.txt, which has the quickest tests of every promise
 quick: lint
@@ -57,14 +57,14 @@ slow: research
 
 # how experiments/ computes and draws; what guards its committed results is in `make test`
 research: $(READY)
-	$(BIN)/pytest -m "research and not slow" $(MANY) tests/experiments
+	$(BIN)/pytest -m "research and not slow" $(MANY) experiments/tests
 
 # the tests of the native kernel, with a kernel that stops at any wrong address or undefined arithmetic
 sanitize: $(READY)
 	cmake -S . -B build/sanitize -DNOISETTE_SANITIZE=ON -DPython_EXECUTABLE=$(abspath $(BIN))/python
 	cmake --build build/sanitize
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-	ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests._kernels.sanitized -m "not slow" tests/_kernels
+	ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests.support.sanitized -m "not slow" tests/unit/_native
 
 # how long a start, accounting, a step, and two processes take, beside plain SGD and Opacus; busy.py, which takes half an
 # hour of a machine that is quiet otherwise, is run by itself

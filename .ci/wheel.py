@@ -26,8 +26,10 @@ for name in ("matplotlib", "sklearn", "PIL"):
     except ImportError:
         continue
     sys.exit(f"{name} is there, so nothing is tried without it")
-from noisette import L2, Gaussian, Mechanism, guarantee
-from noisette import _native
+from noisette import Mechanism, guarantee
+from noisette.encoders import L2
+from noisette.noise import Gaussian
+from noisette._native import _extension
 print(guarantee(Mechanism(L2(dim=26010), Gaussian(scale=1.1), rate=256 / 60000, steps=1000), delta=1e-5))
 print("native kernel:", _native.variants())
 """

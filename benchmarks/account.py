@@ -18,11 +18,14 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from noisette import HalfNormal, Mechanism, PaperGaussian, Profiles, Ranked, StudentT, calibrate, guarantee
-from noisette.account import rdp
-from noisette.account.curve import step_curve
-from noisette.account.pld import privacy_loss
-from noisette.profiles import base as profile_sets
+from noisette import Mechanism, calibrate, guarantee
+from noisette.accounting import rdp
+from noisette.accounting._step_divergence import step_curve
+from noisette.accounting.pld import privacy_loss
+from noisette.encoders import Ranked
+from noisette.encoders.profiles import HalfNormal, PaperGaussian, Profiles
+from noisette.encoders.profiles import base as profile_sets
+from noisette.noise import StudentT
 
 RUNS = 3
 DELTA = 1e-5

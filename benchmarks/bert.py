@@ -22,9 +22,11 @@ from opacus import PrivacyEngine
 from step import interleaved
 from torch.utils.data import DataLoader, Dataset
 
-from noisette import L2, Gaussian, Mechanism
-from noisette.gradients import SlowPath
+from noisette import Mechanism
+from noisette._gradients import SlowPath
+from noisette.encoders import L2
 from noisette.integrations.transformers import PrivateTrainer
+from noisette.noise import Gaussian
 
 RESULTS = Path(__file__).parent / "results" / "bert.json"
 BATCH, TOKENS, WORDS = 64, 64, 1000

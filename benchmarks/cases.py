@@ -9,8 +9,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette import KS, L2, Gaussian, Mechanism, PaperGaussian, Ranked, StudentT, make_private
-from noisette.models.convolutional import cifar_cnn, mnist_cnn
+from noisette import Mechanism, make_private
+from noisette.app.models.convolutional import cifar_cnn, mnist_cnn
+from noisette.denoisers import KS
+from noisette.encoders import L2, Ranked
+from noisette.encoders.profiles import PaperGaussian
+from noisette.noise import Gaussian, StudentT
 
 __all__ = ["CASES", "Case", "Step", "opacus", "ours", "plain"]
 

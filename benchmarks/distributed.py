@@ -27,8 +27,11 @@ import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
 
-from noisette import KS, Mechanism, Ranked, StudentT, Trainer, make_private
-from noisette.models import cifar_cnn
+from noisette import Mechanism, Trainer, make_private
+from noisette.app.models import cifar_cnn
+from noisette.denoisers import KS
+from noisette.encoders import Ranked
+from noisette.noise import StudentT
 
 BATCHES = (64, 256)
 BAR = 1.6  # at the larger batch

@@ -22,8 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from noisette import L2, Gaussian, Mechanism, PrivateRun, make_private, plan
-from noisette.models.convolutional import cifar_cnn
+from noisette import Mechanism, PrivateRun, make_private, plan
+from noisette.app.models.convolutional import cifar_cnn
+from noisette.encoders import L2
+from noisette.noise import Gaussian
 
 SHAPE = (3, 64, 64)
 EXAMPLES = 200_000

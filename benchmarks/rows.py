@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisette import L2
-from noisette._kernels.native import new_layers
-from noisette.gradients.sums import at_a_time
+from noisette._gradients.fused_clip import at_a_time
+from noisette._native.cpu import new_layers
+from noisette.encoders import L2
 
 SHAPES = [(32, 64, 64, 64), (32, 64, 64, 256), (16, 128, 256, 256), (16, 128, 256, 1024), (8, 64, 512, 2048)]
 ROUNDS = 9

@@ -26,8 +26,10 @@ import numpy as np
 import torch
 from cases import CASES, Step, opacus, ours, plain
 
-from noisette import PaperGaussian, Ranked, compiled
-from noisette.report.style import GREY, INK, PALETTE, panels, save
+from noisette import _native
+from noisette.app.reports._mpl_style import GREY, INK, PALETTE, panels, save
+from noisette.encoders import Ranked
+from noisette.encoders.profiles import PaperGaussian
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -185,8 +187,8 @@ def main() -> None:
     rounds = given.rounds
     warnings.filterwarnings("ignore", module="opacus")
     warnings.filterwarnings("ignore", message=".*(backward hook|Full backward|gradient layout contract).*")
-    print(f"one thread, medians of {rounds} interleaved rounds, kernel {compiled.variant()}")
-    found: dict[str, object] = {"kernel": compiled.variant(), "torch": torch.__version__}
+    print(f"one thread, medians of {rounds} interleaved rounds, kernel {_native.variant()}")
+    found: dict[str, object] = {"kernel": _native.variant(), "torch": torch.__version__}
     found["steps"] = [compared(case, rounds) for case in CASES if case != "big"]
     found["memory"] = {case: {name: memory(case, name) for name in names} for case, names in MEMORY.items()}
     for case, rows in found["memory"].items():

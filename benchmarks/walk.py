@@ -18,7 +18,9 @@ import torch
 from torch import nn
 
 import noisette
-from noisette import L2, Gaussian, Mechanism, make_private
+from noisette import Mechanism, make_private
+from noisette.encoders import L2
+from noisette.noise import Gaussian
 
 PACKAGE = Path(noisette.__file__).parent
 

@@ -13,8 +13,10 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from noisette import Ledger, Mechanism, Ranked, StudentT, Trainer, make_private
-from noisette.data import load
+from noisette import Ledger, Mechanism, Trainer, make_private
+from noisette.app.datasets import load
+from noisette.encoders import Ranked
+from noisette.noise import StudentT
 from noisette.training import Processes, accuracy
 
 

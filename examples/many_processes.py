@@ -14,7 +14,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from noisette import L2, Gaussian, Ledger, Mechanism, calibrate, make_private
+from noisette import Ledger, Mechanism, calibrate, make_private
+from noisette.encoders import L2
+from noisette.noise import Gaussian
 from noisette.training import accuracy, join
 
 EXAMPLES, DIM = 1437, 650

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from noisette import read_ledger
-from noisette.data.sources.breast_cancer import BOUNDS
+from noisette.app.datasets.sources.breast_cancer import BOUNDS
 from noisette.estimators import PrivateLogisticRegression, PrivateStandardScaler
 
 

@@ -20,7 +20,8 @@ import torch
 from rich.progress import track
 from torch import nn
 
-from noisette import Mechanism, data, guarantee, make_private, plan
+from noisette import Mechanism, guarantee, make_private, plan
+from noisette.app import datasets
 from noisette.training import accuracy
 
 USERS, EPSILON, DELTA = 2000, 3.0, 1e-5
@@ -40,7 +41,7 @@ def users(images: int, seed: int, count: int) -> np.ndarray:
     return rng.permutation(ids)
 
 
-def trained(found: data.Dataset, kind: str, seed: int, small: bool = False) -> dict[str, object]:
+def trained(found: datasets.Dataset, kind: str, seed: int, small: bool = False) -> dict[str, object]:
     """One run; `seed` decides users, batches and noise, so that it can be repeated: not for release."""
     chosen, x, y = SETTINGS[kind], found.train_inputs.flatten(1), found.train_targets
     if small:
@@ -73,7 +74,7 @@ def trained(found: data.Dataset, kind: str, seed: int, small: bool = False) -> d
 def main(
     small: bool = False, data_root: str | None = None, seeds: Sequence[int] = (1, 2, 3), out: Path = OUT
 ) -> list[dict[str, object]]:
-    found, seeds = data.load("digits" if small else "mnist", data_root), seeds[:1] if small else seeds
+    found, seeds = datasets.load("digits" if small else "mnist", data_root), seeds[:1] if small else seeds
     runs = []
     for kind in SETTINGS:
         for seed in seeds:

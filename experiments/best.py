@@ -16,7 +16,7 @@ from search import best, candidates
 from series import SERIES
 from training import Tell
 
-from noisette.report.style import GREY, panels, save
+from noisette.app.reports._mpl_style import GREY, panels, save
 
 NAMES = ("encoded_student_t", "encoded_gaussian", "dpsgd")
 KEPT = Kept("best")

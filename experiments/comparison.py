@@ -18,8 +18,8 @@ from beyond.variants import EPSILON, TASKS, WAYS, Task, examples, mechanism, way
 from kept import RESULTS, Claim, Kept
 from markdown import picture, table
 
-from noisette.account import compare
-from noisette.report.style import GREY, PALETTE, panels, save
+from noisette.accounting import compare
+from noisette.app.reports._mpl_style import GREY, PALETTE, panels, save
 
 KEPT = Kept("comparison")
 DEFAULT, PAPER = next(iter(WAYS)), list(WAYS)[-1]

@@ -17,7 +17,7 @@ from markdown import picture, table
 from series import SERIES, Array
 from training import Tell
 
-from noisette.report.style import GREY, panels, save
+from noisette.app.reports._mpl_style import GREY, panels, save
 
 NAMES = ("encoded_student_t", "encoded_gaussian", "dpsgd", "dpsgd_weak")
 SHOWN = (90.0, 93.0, 94.0, 95.0, 96.0)

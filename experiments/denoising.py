@@ -17,7 +17,7 @@ from scipy import stats
 from series import SERIES
 from training import Tell
 
-from noisette.report.style import GREY, INK, panels, save
+from noisette.app.reports._mpl_style import GREY, INK, panels, save
 
 NAMES = ("encoded_student_t", "student_t_matched", "student_t_weak")
 PAPER = {"encoded_student_t": "with_denoising", "student_t_weak": "without_denoising"}

@@ -17,12 +17,12 @@ from kept import RESULTS, Claim, Kept, Point
 from markdown import picture, table
 from paper import curve
 
-from noisette.account import guarantee, rdp
-from noisette.encode import L2, Ranked
+from noisette.accounting import guarantee, rdp
+from noisette.app.reports._mpl_style import PALETTE, panels, save
+from noisette.encoders import L2, Ranked
+from noisette.encoders.profiles import HalfNormal, PaperGaussian
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, StudentT
-from noisette.profiles import HalfNormal, PaperGaussian
-from noisette.report.style import PALETTE, panels, save
 
 DIM, RATE, STEPS, DELTA = 26010, 256 / 60000, 14062, 1e-5
 SCALES = {

@@ -13,13 +13,13 @@ import torch
 from kept import RESULTS, Claim, Kept
 from markdown import picture, table
 
-from noisette import data as datasets
-from noisette.account import compare
-from noisette.account.compare import verdict
+from noisette.accounting import compare
+from noisette.accounting.compare import verdict
+from noisette.app import datasets
+from noisette.app.reports._mpl_style import GREY, PALETTE, panels, save
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, Noise, StudentT
-from noisette.report.style import GREY, PALETTE, panels, save
-from noisette.statistics import plan_means, private_means
+from noisette.private_means import plan_means, private_means
 
 KEPT = Kept("few_numbers")
 COLUMNS = (1, 2, 3, 5, 8, 10, 20, 30)
@@ -123,7 +123,7 @@ def section() -> str:
     head = ["epsilon", "means", *(label for label, _ in LAWS.values()), "least"]
     return f"""## Few numbers: where another noise wins
 
-Means of the first columns of a table of {_rows().shape[0]} patients, by `noisette.statistics.private_means`, in one
+Means of the first columns of a table of {_rows().shape[0]} patients, by `noisette.private_means.private_means`, in one
 release at delta {DELTA:g}. The error is the root mean square, in percent of half a column's bounds: theory / measured
 over 400 to 4,000 seeds. They differ by at most {100 * worst:.1f}%, where noise reaches the bounds. `noisette compare`
 on 5 means at epsilon 1 says:

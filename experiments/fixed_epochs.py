@@ -16,7 +16,7 @@ from markdown import picture, table
 from series import SERIES
 from training import Tell
 
-from noisette.report.style import GREY, panels, save
+from noisette.app.reports._mpl_style import GREY, panels, save
 
 NAMES = ("encoded_student_t", "encoded_gaussian", "dpsgd", "dpsgd_weak")
 DATA = {"mnist": "MNIST, 60 epochs", "cifar10": "CIFAR-10: ours 10 epochs, the paper's 100"}

@@ -20,7 +20,7 @@ from search import best, candidates
 from series import FULL, PLAN, SERIES
 from training import Tell
 
-from noisette.report.style import GREY, panels, save
+from noisette.app.reports._mpl_style import GREY, panels, save
 
 __all__ = ["claims", "draw", "fill", "section"]
 

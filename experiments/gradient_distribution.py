@@ -19,13 +19,12 @@ from markdown import picture, table
 from scipy import special, stats
 from torch import Tensor, nn
 
-from noisette import data as datasets
-from noisette import models
-from noisette.data import Dataset
-from noisette.encode import Ranked
-from noisette.gradients import Gradients
-from noisette.profiles import Empirical, HalfNormal
-from noisette.report.style import PALETTE, panels, save
+from noisette._gradients import Gradients
+from noisette.app import datasets, models
+from noisette.app.datasets import Dataset
+from noisette.app.reports._mpl_style import PALETTE, panels, save
+from noisette.encoders import Ranked
+from noisette.encoders.profiles import Empirical, HalfNormal
 
 EPOCHS, BATCH, RATE, MOMENTUM, EXAMPLES = 5, 256, 0.05, 0.9, 256
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"mnist": ("mnist_cnn", {}), "cifar10": ("cifar_cnn", {"width": 8})}

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from noisette import files, locks
+from noisette import _io, _locks
 from noisette.errors import InvalidInput
 
 RESULTS = Path(__file__).parent / "results"
@@ -70,7 +70,7 @@ class Kept:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
-            locks.hold(folder, wait=True)
+            _locks.hold(folder, wait=True)
             self.rewrite([*self.points, point])
         finally:
             os.close(folder)
@@ -78,7 +78,7 @@ class Kept:
     def rewrite(self, points: Sequence[Point]) -> None:
         """Keep these points and no others: for what is derived from other results in seconds."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(self.path, text(points).encode())
+        _io.write(self.path, text(points).encode())
 
 
 @lru_cache(maxsize=8)

@@ -19,8 +19,8 @@ from markdown import picture, table
 from order_two import at, divergence, like
 from paper import curve
 
+from noisette.app.reports._mpl_style import GREY, PALETTE, panels, save
 from noisette.noise import Cauchy, Gaussian, Laplace, Noise, Sech, StudentT, VarianceGamma
-from noisette.report.style import GREY, PALETTE, panels, save
 
 COUNTED = 20  # coordinates whose errors the paper adds up
 LARGE, SMALL = 26010, 20

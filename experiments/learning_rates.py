@@ -13,8 +13,8 @@ from markdown import picture, table
 from series import SERIES
 from training import Tell, ensure, key
 
-from noisette.recipes import Recipe
-from noisette.report.style import panels, save
+from noisette.app.recipes import Recipe
+from noisette.app.reports._mpl_style import panels, save
 
 KEPT = Kept("learning_rates")
 TITLES = {"mnist": "MNIST, 14,062 iterations", "cifar10": "CIFAR-10, 1,950 iterations"}

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from noisette.account.curve import levels_and_counts
-from noisette.account.moments import log_moments
-from noisette.encode import Ranked
+from noisette.accounting._renyi_moments import log_moments
+from noisette.accounting._step_divergence import levels_and_counts
+from noisette.encoders import Ranked
 from noisette.noise import Noise
 
 RATE, STEPS = 256 / 60000, 9000

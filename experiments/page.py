@@ -9,7 +9,7 @@ from types import ModuleType
 from kept import RESULTS
 from markdown import table
 
-from noisette import files
+from noisette import _io
 
 NAMES = (
     "gradient_distribution",
@@ -76,5 +76,5 @@ def _field() -> list[str]:
 def write() -> Path:
     """Write the page, and say where it is."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    files.write(PAGE, text().encode())
+    _io.write(PAGE, text().encode())
     return PAGE

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from noisette import files
-from noisette.recipes.folder import alone
+from noisette import _io
+from noisette.app.runs.run_folder import alone
 from noisette.training import Processes, Trainer
 
 WORK = Path(__file__).parent / "work"
@@ -48,7 +48,7 @@ class Parts:
     def notes(self) -> Notes | None:
         """Those of the last checkpoint, if there is one."""
         last = self._last()
-        return json.loads(files.text(self.folder / f"{last}.json")) if last else None
+        return json.loads(_io.text(self.folder / f"{last}.json")) if last else None
 
     def steps(self, trainer: Callable[[int], Trainer], seed: int, notes: Notes) -> Iterator[tuple[Trainer, int]]:
         """The trainer and the number of updates after every step from the last checkpoint on, until all are taken.
@@ -77,7 +77,7 @@ class Parts:
         return max((int(path.stem) for path in self.folder.glob("*.pt")), default=0)
 
     def _keep(self, part: Trainer, step: int, notes: Notes) -> None:
-        files.write(self.folder / f"{step}.json", json.dumps(notes).encode())
+        _io.write(self.folder / f"{step}.json", json.dumps(notes).encode())
         part.save(self.folder / f"{step}.pt")
         for path in self.folder.iterdir():
             if path.stem != str(step):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from kept import Kept, Point
 from training import key
 
-from noisette.recipes import Recipe
+from noisette.app.recipes import Recipe
 
 KEPT = Kept("long_rates")
 STEPS = 4883

@@ -11,8 +11,8 @@ from kept import Point
 from series import FULL, SERIES, Array
 from training import RUNS
 
-from noisette.account.rdp import ORDERS, renyi
-from noisette.account.rdp_classic import epsilon_classic
+from noisette.accounting.rdp import ORDERS, renyi
+from noisette.accounting.rdp_classic import epsilon_classic
 
 DELTA, EXAMPLES = 1e-5, {"mnist": 60_000, FULL: 50_000}
 

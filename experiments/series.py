@@ -18,9 +18,9 @@ import rates
 from kept import Point
 from training import RUNS, Tell, ensure, key
 
+from noisette.app.recipes import Recipe
+from noisette.app.reports._mpl_style import GREY, PALETTE
 from noisette.errors import InvalidInput
-from noisette.recipes import Recipe
-from noisette.report.style import GREY, PALETTE
 
 Array = npt.NDArray[np.float64]
 

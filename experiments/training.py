@@ -20,14 +20,15 @@ from kept import Kept, Point
 from parts import Parts, commit
 from torch import Tensor
 
-from noisette import data as datasets
 from noisette import guarantee
-from noisette.data import Dataset
-from noisette.denoise import KS
-from noisette.denoise.base import State
+from noisette._private import Released
+from noisette.app import datasets
+from noisette.app.datasets import Dataset
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Assembly
+from noisette.denoisers import KS
+from noisette.denoisers.base import State
 from noisette.mechanism import Mechanism
-from noisette.private import Released
-from noisette.recipes import Assembly, Recipe
 from noisette.training import accuracy
 
 Tell = Callable[[str, int, int], None]

@@ -16,7 +16,7 @@ from markdown import picture, table
 from series import SERIES, Array
 from training import Tell
 
-from noisette.report.style import GREY, panels, save
+from noisette.app.reports._mpl_style import GREY, panels, save
 
 NAMES = ("encoded_student_t", "encoded_gaussian", "dpsgd", "dpsgd_weak")
 SHOWN = (234, 468, 702, 1404, 2808, 7020, 14062)

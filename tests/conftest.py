@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-import noisette.numerics  # noqa: F401 - before any test module multiplies, as a program imports noisette
+import noisette._numerics  # noqa: F401 - before any test module multiplies, as a program imports noisette
 
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.load_profile("fixed")

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from noisette import files, tradeoff
-from noisette.features import Scattering, cached, learnt
-from noisette.recipes import Recipe, new_folder, reopen, start
-from noisette.report.accuracy import draw_accuracy
-from noisette.report.index import Index
-from noisette.report.run import Run
-from noisette.report.tradeoff import draw_tradeoff
-from noisette.selection import begin, go_on
-from noisette.trials import trials_of
-from tests.selection.searches import GRID, by_public_score
-from tests.training.tiny import gaussian, network, recipe, trainer_of
+from noisette import _io, tradeoff
+from noisette.accounting.num_trials import trials_of
+from noisette.app.features import Scattering, cached, learnt
+from noisette.app.recipes import Recipe
+from noisette.app.reports.accuracy import draw_accuracy
+from noisette.app.reports.index import Index
+from noisette.app.reports.run import Run
+from noisette.app.reports.tradeoff import draw_tradeoff
+from noisette.app.runs import new_folder, reopen, start
+from noisette.app.tuning import begin, go_on
+from tests.support.small_searches import GRID, by_public_score
+from tests.support.tiny_run import gaussian, network, recipe, trainer_of
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def test_a_checkpoint() -> None:
     again = trainer_of(gaussian(steps=2))
     again.load("text.pt")
     assert again.private.updates == 1
-    again.restore(files.load("text.pt"), "text.pt")
+    again.restore(_io.load("text.pt"), "text.pt")
 
 
 def test_a_run_and_its_pages() -> None:
@@ -49,7 +50,7 @@ def test_a_run_and_its_pages() -> None:
     assert Run.read(str(opened.folder)).folder == opened.folder
     assert [run.folder.name for run in Index.read("runs").runs] == [opened.folder.name]
     assert draw_accuracy(str(opened.folder)).is_file()
-    assert Recipe.from_toml(files.text("runs/tiny-0001/recipe.toml"), "runs/tiny-0001/recipe.toml").name == "tiny"
+    assert Recipe.from_toml(_io.text("runs/tiny-0001/recipe.toml"), "runs/tiny-0001/recipe.toml").name == "tiny"
 
 
 def test_a_search() -> None:
@@ -61,10 +62,10 @@ def test_a_search() -> None:
 
 def test_files_and_pictures() -> None:
     assert new_folder("new/runs", "some", {"a.txt": "b"}).name == "some-0001"
-    assert files.raw("new/runs/some-0001/a.txt") == b"b"
+    assert _io.raw("new/runs/some-0001/a.txt") == b"b"
     model = network()
-    files.save("model.pt", model.state_dict())
-    files.fill(model, files.load("model.pt"), "model.pt")
+    _io.save("model.pt", model.state_dict())
+    _io.fill(model, _io.load("model.pt"), "model.pt")
     assert draw_tradeoff({"one": tradeoff(gaussian())}, "pictures/one.png") == Path("pictures/one.png")
     fixed = learnt(Scattering(pictures="strokes", axes=20, count=30), (1, 16, 16), "cache")
     Path("cache").mkdir(exist_ok=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from noisette.data import Dataset
-from noisette.files import write
+from noisette._io import write
+from noisette.app.datasets import Dataset
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Assembly
 from noisette.mechanism import Mechanism
-from noisette.recipes import Assembly, Recipe
 from noisette.training import accuracy
 
 RESULTS = Path(__file__).parents[1] / "results" / "beyond"

@@ -13,7 +13,8 @@ import itertools
 
 from common import RESULTS, keep, kept, one_run
 
-from noisette.recipes import Assembly, Recipe, Seen
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Assembly, Seen
 
 FEATURES = "Scattering(pictures='strokes', axes=30, whitening=0.5, count=1000, maps=True)"
 RATES = (20.0, 60.0, 200.0)

@@ -14,7 +14,8 @@ from typing import Any
 
 from common import RESULTS, commit, keep, kept, one_run, settings, shown
 
-from noisette.recipes import Assembly, Recipe, Seen
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Assembly, Seen
 
 SEEDS = (0, 1, 2)
 

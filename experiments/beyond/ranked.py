@@ -19,7 +19,8 @@ from typing import Any
 from common import RESULTS, Examples, commit, keep, kept, one_run
 from torch import nn
 
-from noisette.recipes import Recipe, Seen
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Seen
 
 PATH = RESULTS / "ranked.json"
 FULL = 60_000

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from common import RESULTS, keep, kept
 
-from noisette.data import Dataset
-from noisette.recipes import Assembly, Recipe
-from noisette.recipes.inputs import Seen
+from noisette.app.datasets import Dataset
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Assembly
+from noisette.app.runs.inputs import Seen
 from noisette.training import answers
 
 BUDGETS = (0.5, 1.0, 3.0)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisette.features import Features
-from noisette.features.pictures import PICTURES, dead_leaves
-from noisette.features.responses import Responses, mirrored_means
-from noisette.features.two_layers import Maps
+from noisette.app.features import Features
+from noisette.app.features._patch_responses import Responses, mirrored_means
+from noisette.app.features.synthetic_images import PICTURES, dead_leaves
+from noisette.app.features.two_layer_patches import Maps
 
 
 @dataclass(frozen=True)

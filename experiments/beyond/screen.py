@@ -27,15 +27,17 @@ import torch
 from common import RESULTS, Examples, keep, kept
 from torch import Tensor, nn
 
-from noisette import L2, Gaussian, Mechanism, calibrate
-from noisette import data as datasets
-from noisette.data.files import cache_folder
-from noisette.features import Features, Fixed, Joined, cached, learnt
-from noisette.features.base import principal
-from noisette.features.joined import Beside
-from noisette.features.pictures import draw
-from noisette.recipes import Recipe
-from noisette.spec import parse
+from noisette import Mechanism, calibrate
+from noisette._spec import parse
+from noisette.app import datasets
+from noisette.app.datasets._published_files import cache_folder
+from noisette.app.features import Features, Fixed, Joined, cached, learnt
+from noisette.app.features.base import principal
+from noisette.app.features.concat import Beside
+from noisette.app.features.synthetic_images import draw
+from noisette.app.recipes import Recipe
+from noisette.encoders import L2
+from noisette.noise import Gaussian
 
 PATH = RESULTS / "screening.json"
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {

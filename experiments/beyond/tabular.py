@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from common import RESULTS, keep, kept, one_run
 
-from noisette import data as datasets
-from noisette.recipes import Recipe
+from noisette.app import datasets
+from noisette.app.recipes import Recipe
 
 BUDGETS = (0.2, 0.5, 1.0, 3.0)
 STEPS = (5, 10, 20, 40)

@@ -14,9 +14,10 @@ from typing import Any
 from common import RESULTS, keep, kept, one_run
 from torch import Tensor, nn
 
-from noisette.gradients import trained_parameters
-from noisette.recipes import Recipe, Seen
-from noisette.recipes.assembly import model_of
+from noisette._gradients import trained_parameters
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Seen
+from noisette.app.runs.build import model_of
 
 
 def tried(recipe: Recipe, inputs: Tensor, targets: Tensor, axes: int, seed: int) -> float:

@@ -15,14 +15,15 @@ import torch
 from beyond.common import Examples
 from torch import Tensor, nn
 
-from noisette.features import Features, Fixed
-from noisette.features.pictures import draw
-from noisette.gradients import Gradients
+from noisette._gradients import Gradients
+from noisette._spec import parse
+from noisette.app.features import Features, Fixed
+from noisette.app.features.synthetic_images import draw
+from noisette.app.recipes import Recipe
+from noisette.app.runs import Seen
+from noisette.app.runs.build import model_of
+from noisette.encoders.profiles import Empirical
 from noisette.mechanism import Mechanism
-from noisette.profiles import Empirical
-from noisette.recipes import Recipe, Seen
-from noisette.recipes.assembly import model_of
-from noisette.spec import parse
 
 EPSILON = 1.0
 MOST_TRIALS = 6

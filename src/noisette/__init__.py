@@ -19,20 +19,17 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 _PARTS = {
-    "account": "Ledger Tradeoff calibrate compare guarantee read_ledger tradeoff",
-    "denoise": "KS AndersonDarling Chain CramerVonMises Denoiser Identity JamesStein Kalman LowPass Score Wasserstein",
-    "door": "release",
-    "encode": "L2 Encoder Ranked Snap",
-    "generator": "Generator",
+    "_private": "Private Released",
+    "_release": "release",
+    "_spec": "parse",
+    "accounting": "calibrate compare guarantee Ledger read_ledger Tradeoff tradeoff",
+    "denoisers": "Denoiser",
+    "encoders": "Encoder",
     "mechanism": "Guarantee Mechanism",
-    "noise": "Cauchy Gaussian GeneralizedGaussian Laplace Logistic Noise ScipyNoise Sech StudentT VarianceGamma",
-    "private": "Private Released",
-    "profiles": "Blocks Empirical HalfNormal PaperGaussian Power Profiles Quantiles Tails",
-    "recipes": "load",
+    "noise": "Noise",
+    "random": "Generator",
     "sampling": "Poisson",
-    "selection": "LogUniform tune",
-    "spec": "parse",
-    "training": "PrivateRun Trainer check fix make_private plan",
+    "training": "check fix make_private plan PrivateRun Trainer",
 }
 _HOMES = {name: f"noisette.{part}" for part, names in _PARTS.items() for name in names.split()}
 

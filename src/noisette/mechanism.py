@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, replace
 from typing import Any, Self
 
-from noisette.encode import Encoder
+from noisette._guarantee import PROTECTED, advantage, cautions, found, rounded_up, sentences
+from noisette._quantization import Grid
+from noisette._spec import Spec, canonical, parse, what, whole
+from noisette.encoders import Encoder
 from noisette.errors import InvalidInput, ParseError, Unaccountable
-from noisette.grid import Grid
-from noisette.meaning import PROTECTED, advantage, cautions, found, rounded_up, sentences
 from noisette.noise import Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
-from noisette.spec import Spec, canonical, parse, what, whole
 
 __all__ = [
     "ADJACENCY",
@@ -41,7 +41,9 @@ class Mechanism(Spec):
     `rate` is short for ``sampling=Poisson(rate)``. A noise whose scale is open may be calibrated, but not accounted or
     released; an encoder whose dimension is open gets it from the model, by `plan` or `make_private`.
 
-    >>> from noisette import HalfNormal, Ranked, StudentT
+    >>> from noisette.encoders import Ranked
+    >>> from noisette.encoders.profiles import HalfNormal
+    >>> from noisette.noise import StudentT
     >>> encoder = Ranked(dim=26010, profiles=HalfNormal())
     >>> Mechanism(encoder=encoder, noise=StudentT(df=9, scale=1.0), rate=256 / 60000, steps=14062).steps
     14062
@@ -131,7 +133,8 @@ class Mechanism(Spec):
     def from_toml(cls, text: str) -> Mechanism:
         """The mechanism that TOML text describes.
 
-        >>> from noisette import L2, Gaussian
+        >>> from noisette.encoders import L2
+        >>> from noisette.noise import Gaussian
         >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=5)
         >>> Mechanism.from_toml(mechanism.to_toml()) == mechanism
         True

@@ -9,9 +9,9 @@ from typing import Any
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette.batch import Batch
+from noisette._pytree import Batch
+from noisette._spec import what
 from noisette.errors import InvalidInput
-from noisette.spec import what
 
 __all__ = ["Alone", "Objective", "Tokens", "alone", "classification", "own_loss"]
 

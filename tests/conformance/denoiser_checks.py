@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from noisette import Gaussian, Generator, Noise, Private, Released, parse
-from noisette.denoise import Denoiser, State
+from noisette import Generator, Noise, Private, Released, parse
+from noisette._spec import registered
+from noisette.denoisers import Denoiser, State
 from noisette.errors import InvalidInput
-from noisette.spec import registered
-from tests.helpers import assert_well_formed, refused
+from noisette.noise import Gaussian
+from tests.support.helpers import assert_well_formed, refused
 
 DIM = 40
 STEPS = 6

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from noisette import Encoder, Gaussian, Mechanism, Profiles, parse
-from noisette.encode.base import Image
+from noisette import Encoder, Mechanism, parse
+from noisette.encoders.base import Image
+from noisette.encoders.profiles import Profiles
 from noisette.errors import InvalidInput
-from tests.helpers import adversarial_rows, exact_square, ordinary_rows, refused, rows_within
+from noisette.noise import Gaussian
+from tests.support.helpers import adversarial_rows, exact_square, ordinary_rows, refused, rows_within
 
 ORDINARY = 9_000  # for each encoder example; with the adversarial ones, 1e5 gradients over the registered encoders
 

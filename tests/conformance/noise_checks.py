@@ -13,7 +13,7 @@ from scipy import integrate, optimize
 
 from noisette import Generator, Noise, parse
 from noisette.errors import InvalidInput
-from tests.helpers import refused
+from tests.support.helpers import refused
 
 
 def check_text(noise: Noise) -> None:

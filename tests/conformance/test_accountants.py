@@ -6,12 +6,14 @@ import math
 
 import pytest
 
-from noisette import L2, Gaussian, Laplace, Mechanism, Ranked, guarantee
-from noisette.account import Accountant, accountants
-from noisette.account.base import accountant
+from noisette import Mechanism, guarantee
+from noisette.accounting import Accountant, accountants
+from noisette.accounting.base import accountant
+from noisette.encoders import L2, Ranked
 from noisette.errors import InvalidInput, Unaccountable
-from tests.account.witnesses import DELTA, gaussian_epsilon
-from tests.helpers import refused
+from noisette.noise import Gaussian, Laplace
+from tests.support.accounting_references import DELTA, gaussian_epsilon
+from tests.support.helpers import refused
 
 PLAIN = Mechanism(L2(dim=4), Gaussian(scale=2.0), rate=1.0, steps=1)
 

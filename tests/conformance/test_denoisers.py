@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from noisette import Released
-from noisette.denoise import KS, Denoiser, Kalman, LowPass, State, base
-from noisette.spec import registered
+from noisette._spec import registered
+from noisette.denoisers import KS, Denoiser, Kalman, LowPass, State, base
 from tests.conformance.denoiser_checks import (
     DENOISER_CHECKS,
     check_arguments,

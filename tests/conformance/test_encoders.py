@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from noisette import L2, Encoder, Ranked
-from noisette._kernels import reference
-from noisette.encode.base import Image
-from noisette.spec import registered
+from noisette import Encoder
+from noisette._native import reference
+from noisette._spec import registered
+from noisette.encoders import L2, Ranked
+from noisette.encoders.base import Image
 from tests.conformance.encoder_checks import (
     ENCODER_CHECKS,
     ORDINARY,
@@ -20,7 +21,7 @@ from tests.conformance.encoder_checks import (
     check_total,
     outside_image,
 )
-from tests.helpers import adversarial_rows
+from tests.support.helpers import adversarial_rows
 
 ENCODERS = [encoder for kind in registered(Encoder).values() for encoder in kind.examples()]
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisette import Gaussian, Generator, Noise, StudentT
-from noisette.spec import registered
+from noisette import Generator, Noise
+from noisette._spec import registered
+from noisette.noise import Gaussian, StudentT
 from tests.conformance.noise_checks import NOISE_CHECKS
 from tests.conformance.statistics import ks_distance, ks_rejects, sampling_faults
 

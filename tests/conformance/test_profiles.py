@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisette import HalfNormal, Profiles
-from noisette.profiles import ProfileSet
-from noisette.spec import registered
+from noisette._spec import registered
+from noisette.encoders.profiles import HalfNormal, Profiles, ProfileSet
 from tests.conformance.encoder_checks import check_profiles
 
 FAMILIES = [family for kind in registered(Profiles).values() for family in kind.examples()]

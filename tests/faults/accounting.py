@@ -5,26 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisette import Gaussian, Mechanism, Noise, Ranked, StudentT
-from noisette.account import accountant, groups, moments, pld, rdp
-from noisette.encode import Encoder, Image
-from noisette.noise import ScipyNoise
-from noisette.profiles import HalfNormal, ProfileSet
-from tests.account import checks, test_accountant, test_groups
+from noisette import Mechanism, Noise
+from noisette.accounting import _renyi_moments, account, groups, pld, rdp
+from noisette.encoders import Encoder, Image, Ranked
+from noisette.encoders.profiles import HalfNormal, ProfileSet
+from noisette.noise import Gaussian, ScipyNoise, StudentT
 from tests.conformance import test_encoders, test_profiles
 from tests.conformance.encoder_checks import check_micro_batches
 from tests.faults.audited import PAIRS, check_audit
 from tests.faults.table import by, fault
-from tests.noise import test_base, test_scipy_law
+from tests.support import accounting_checks
+from tests.unit.accounting import test_account, test_groups
+from tests.unit.noise import test_base, test_scipy_law
 
 RANKED = Ranked(dim=50)
 
 
 @fault(
     "accountant with q/2",
-    by(checks.check_gaussian_reference),
-    by(checks.check_renyi_reference),
-    by(checks.check_paper_figures),
+    by(accounting_checks.check_gaussian_reference),
+    by(accounting_checks.check_renyi_reference),
+    by(accounting_checks.check_paper_figures),
 )
 def half_rate(patch: pytest.MonkeyPatch) -> None:
     for name in ("removal", "addition"):
@@ -34,7 +35,7 @@ def half_rate(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rdp, "_one_step", lambda mechanism: one_step(mechanism.replace(rate=mechanism.rate / 2)))
 
 
-@fault("accountant with T-1", by(checks.check_few_steps), by(checks.check_renyi_reference))
+@fault("accountant with T-1", by(accounting_checks.check_few_steps), by(accounting_checks.check_renyi_reference))
 def a_step_less(patch: pytest.MonkeyPatch) -> None:
     compose, renyi = pld.compose, rdp.renyi
     patch.setattr(pld, "compose", lambda parts, counts: compose(parts, counts - 1))
@@ -43,9 +44,9 @@ def a_step_less(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "accountant with wrong nu",
-    by(checks.check_student_reference),
-    by(checks.check_student_three),
-    by(checks.check_paper_student, heavy=True),
+    by(accounting_checks.check_student_reference),
+    by(accounting_checks.check_student_three),
+    by(accounting_checks.check_paper_student, heavy=True),
 )
 def wrong_df(patch: pytest.MonkeyPatch) -> None:
     curve, products = pld.step_curve, rdp._products
@@ -57,14 +58,14 @@ def wrong_df(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rdp, "_products", lambda encoder, noise: products(encoder, wrong(noise)))
 
 
-@fault("noise accounted as 1% more than it is", by(checks.check_gaussian_reference))
+@fault("noise accounted as 1% more than it is", by(accounting_checks.check_gaussian_reference))
 def one_percent(patch: pytest.MonkeyPatch) -> None:
     """How sharp the check is."""
     curve = pld.step_curve
     patch.setattr(pld, "step_curve", lambda encoder, noise: curve(encoder, Gaussian(1.01 * noise.known_scale)))
 
 
-@fault("max of epsilon instead of per-order max", by(checks.check_worst_profile_of_each_order))
+@fault("max of epsilon instead of per-order max", by(accounting_checks.check_worst_profile_of_each_order))
 def worst_epsilon(patch: pytest.MonkeyPatch) -> None:
     """The profile of the largest epsilon stands for all, at every order."""
     products, one_step = rdp._products, rdp._one_step
@@ -81,16 +82,16 @@ def worst_epsilon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rdp, "_one_step", wrong)
 
 
-@fault("exponent clamp", by(checks.check_large_moment))
+@fault("exponent clamp", by(accounting_checks.check_large_moment))
 def clamp(patch: pytest.MonkeyPatch) -> None:
-    second = moments._second
-    patch.setattr(moments, "_second", lambda x: second(np.minimum(x, 30.0)))
+    second = _renyi_moments._second
+    patch.setattr(_renyi_moments, "_second", lambda x: second(np.minimum(x, 30.0)))
 
 
 @fault(
     "negative RDP accepted",
-    by(checks.check_bad_divergence_is_refused, value=-1e-9),
-    by(checks.check_bad_divergence_is_refused, value=np.nan),
+    by(accounting_checks.check_bad_divergence_is_refused, value=-1e-9),
+    by(accounting_checks.check_bad_divergence_is_refused, value=np.nan),
 )
 def negative_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rdp, "renyi", lambda run: sum(m.steps * rdp._one_step(m) for m in run))
@@ -116,19 +117,19 @@ def _profile_times(factor: float, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HalfNormal, "build", lambda self, dim: tuple(block.scaled(factor) for block in build(self, dim)))
 
 
-@fault("profile not normalised: 5% too long", by(checks.check_student_reference))
+@fault("profile not normalised: 5% too long", by(accounting_checks.check_student_reference))
 def longer_profile(patch: pytest.MonkeyPatch) -> None:
     _profile_times(1.05, patch)
 
 
-@fault("profile not normalised: 5% too short", by(checks.check_student_reference))
+@fault("profile not normalised: 5% too short", by(accounting_checks.check_student_reference))
 def shorter_profile(patch: pytest.MonkeyPatch) -> None:
     _profile_times(0.95, patch)
 
 
 @fault(
     "micro-batch 2 accounted as 1",
-    by(checks.check_micro_batches),
+    by(accounting_checks.check_micro_batches),
     by(test_encoders.test_encoder, encoder=RANKED, check=check_micro_batches),
     by(check_audit, mechanism=PAIRS, heavy=True),
 )
@@ -138,7 +139,7 @@ def micro_batch_as_one(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "micro-batch 2 accounted as 2 psi, rank by rank",
-    by(checks.check_micro_batches),
+    by(accounting_checks.check_micro_batches),
     by(test_encoders.test_encoder, encoder=RANKED, check=check_micro_batches),
 )
 def twice_the_profile(patch: pytest.MonkeyPatch) -> None:
@@ -147,12 +148,16 @@ def twice_the_profile(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@fault("one direction only: removal", by(checks.check_both_directions))
+@fault("one direction only: removal", by(accounting_checks.check_both_directions))
 def removal_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pld, "addition", pld.removal)
 
 
-@fault("one direction only: addition", by(checks.check_both_directions), by(checks.check_gaussian_reference))
+@fault(
+    "one direction only: addition",
+    by(accounting_checks.check_both_directions),
+    by(accounting_checks.check_gaussian_reference),
+)
 def addition_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pld, "removal", pld.addition)
 
@@ -166,7 +171,7 @@ def short_hockey_stick(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StudentT, "hockey_stick", lambda self, eps, tau: original(self, eps, tau) * (1 - 3e-12))
 
 
-@fault("an estimate called a bound", by(test_accountant.test_estimates_say_so))
+@fault("an estimate called a bound", by(test_account.test_estimates_say_so))
 def certified_without_proof(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScipyNoise, "certified", True)
 
@@ -189,6 +194,6 @@ def a_row_less(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(groups, "_powers", lambda plain, size: powers(plain, size - 1))
 
 
-@fault("delta of 1/N accepted", by(test_accountant.test_delta_must_be_below_one_in_n))
+@fault("delta of 1/N accepted", by(test_account.test_delta_must_be_below_one_in_n))
 def any_delta(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(accountant, "check_delta", lambda delta, examples=None, of="example": float(delta))
+    patch.setattr(account, "check_delta", lambda delta, examples=None, of="example": float(delta))

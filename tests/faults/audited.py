@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from noisette import L2, Gaussian, Laplace, Mechanism, Ranked
+from noisette import Mechanism
 from noisette.audit import audit
+from noisette.encoders import L2, Ranked
+from noisette.noise import Gaussian, Laplace
 
 BALL = Mechanism(L2(dim=20), Gaussian(scale=1.0), rate=0.2, steps=1)
 PAIRS = Mechanism(Ranked(dim=20, micro_batch=2), Laplace(scale=1.0), rate=0.2, steps=1)

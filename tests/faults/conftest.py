@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.account.conftest import pair, planting
-from tests.account.test_ledger import path
-from tests.cli.conftest import noisette
-from tests.gradients.test_memory import asked
-from tests.training.test_nothing_private import stage
+from tests.app.commands.conftest import noisette
+from tests.promises.test_gradient_memory import asked
+from tests.promises.test_nothing_private import stage
+from tests.unit.accounting.conftest import pair, planting
+from tests.unit.accounting.test_ledger import path
 
 __all__ = ["asked", "noisette", "pair", "path", "planting", "stage"]

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from noisette import Private
-from noisette.data import files, table
+from noisette.app.datasets import _csv, _published_files
 from noisette.errors import InvalidInput
 from noisette.training import PrivateRun, Progress, Trainer
-from tests import test_door, test_private
-from tests.data import test_files, test_table
+from tests.app.datasets import test_csv, test_published_files
+from tests.app.tuning import test_search
 from tests.faults.table import by, fault
-from tests.selection import test_tuning
-from tests.training import test_nothing_private, test_resume
+from tests.promises import test_nothing_private, test_resume
+from tests.unit import test_private_sum, test_release
 
 NEIGHBOURS = by(test_nothing_private.test_neighbours_cannot_be_told_apart, options=("--json",))
 
@@ -36,7 +36,7 @@ def norm_on_stderr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrivateRun, "_private_sum", tells)
 
 
-@fault("private value printed: by a sum", by(test_private.test_adds_in_float64_and_does_not_print_values))
+@fault("private value printed: by a sum", by(test_private_sum.test_adds_in_float64_and_does_not_print_values))
 def sums_that_print(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Private, "__repr__", lambda self: f"Private({self.unsafe_values()})")
 
@@ -55,7 +55,7 @@ def stops_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trainer, "run", short)
 
 
-@fault("a graph that leads back to private data", by(test_door.test_nothing_private_hangs_on_a_release))
+@fault("a graph that leads back to private data", by(test_release.test_nothing_private_hangs_on_a_release))
 def graph_kept(patch: pytest.MonkeyPatch) -> None:
     def start(self: Private, values: torch.Tensor) -> None:
         self._values, self._dim = values.double(), values.numel()
@@ -74,15 +74,15 @@ def any_pickle(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "a flipped byte in a data file accepted",
-    by(test_files.test_a_flipped_byte_of_the_contents_is_refused, suffix=".gz"),
+    by(test_published_files.test_a_flipped_byte_of_the_contents_is_refused, suffix=".gz"),
 )
 def any_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(files, "check", lambda file, content, where: content)
+    patch.setattr(_published_files, "check", lambda file, content, where: content)
 
 
 @fault(
     "a private folder that is closed after it was filled",
-    by(test_tuning.test_nobody_else_ever_has_access_to_the_private_part, umask=0),
+    by(test_search.test_nobody_else_ever_has_access_to_the_private_part, umask=0),
 )
 def closed_too_late(patch: pytest.MonkeyPatch) -> None:
     mkdir = Path.mkdir
@@ -92,7 +92,7 @@ def closed_too_late(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "a cell of a table without a header in an error",
     by(
-        test_table.test_without_a_header_no_cell_of_the_first_row_is_told,
+        test_csv.test_without_a_header_no_cell_of_the_first_row_is_told,
         text="Alice Smith,HIV+,outcomes\nBob,no,n\n",
         match="no column 'outcome'",
     ),
@@ -103,4 +103,4 @@ def nearest_name(patch: pytest.MonkeyPatch) -> None:
             near = difflib.get_close_matches(name, header)
             raise InvalidInput(f"{file} has no column {name!r}.", hint=f"did you mean {near[0]}?")
 
-    patch.setattr(table, "_check_there", there)
+    patch.setattr(_csv, "_check_there", there)

@@ -8,19 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import L2, Encoder, HalfNormal, Private, Ranked
-from noisette.encode.sorted_profile import SortedProfile
-from noisette.gradients import Gradients, calls, holdings, isolation, per_example, ways
-from noisette.gradients.layers import Layers
-from noisette.spec import registered
+from noisette import Encoder, Private
+from noisette._gradients import Gradients, engine, probe, state_guard, state_snapshot, strategies
+from noisette._gradients.layer_strategy import Layers
+from noisette._spec import registered
+from noisette.encoders import L2, Ranked
+from noisette.encoders._rank_based import SortedProfile
+from noisette.encoders.profiles import HalfNormal
 from tests.conformance.encoder_checks import check_image, check_neighbours, check_total
 from tests.conformance.test_encoders import test_encoder as conforms
-from tests.encode import slow_reference, test_sorted_profile
 from tests.faults.table import Catcher, by, fault
-from tests.gradients import test_calls, test_isolation
-from tests.training import test_private_run, test_sensitivity
-from tests.training.test_sensitivity import Case
-from tests.training.test_trained_is_accounted import test_trained_is_accounted as trained
+from tests.promises import test_sensitivity
+from tests.promises.test_sensitivity import Case
+from tests.promises.test_trained_is_accounted import test_trained_is_accounted as trained
+from tests.support import slow_ranked
+from tests.unit._gradients import test_probe, test_state_guard
+from tests.unit.encoders import test_rank_based
+from tests.unit.training import test_private_run
 
 Encode = Callable[[Encoder, Tensor], Tensor]
 
@@ -46,9 +50,7 @@ def _by_rank(encoder: SortedProfile) -> Tensor:
     return torch.cat([torch.from_numpy(b.levels[0].repeat(b.counts)) for b in encoder.blocks])
 
 
-PAPERS = by(
-    test_sorted_profile.test_is_the_papers_algorithm, kind=Ranked, slow=slow_reference.ranked, family=HalfNormal()
-)
+PAPERS = by(test_rank_based.test_is_the_papers_algorithm, kind=Ranked, slow=slow_ranked.ranked, family=HalfNormal())
 
 
 @fault("ranks mis-sorted", PAPERS)
@@ -150,60 +152,62 @@ def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "examples that mix accepted",
     by(test_private_run.test_models_that_mix_examples_are_refused),
-    by(test_isolation.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
+    by(test_probe.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
 )
 def no_isolation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gradients, "check", lambda self, batch, likely=None: None)
-    for module in (isolation, per_example):
+    for module in (probe, engine):
         patch.setattr(module, "refuse_batch_statistics", lambda model: None)
 
 
 @fault(
     "what outlives a call accepted",
-    by(test_calls.test_what_outlives_a_call_is_refused, name="the number of calls"),
-    by(test_calls.test_what_outlives_a_call_is_refused, name="a running maximum, as a tensor"),
-    by(test_calls.test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused),
+    by(test_state_guard.test_what_outlives_a_call_is_refused, name="the number of calls"),
+    by(test_state_guard.test_what_outlives_a_call_is_refused, name="a running maximum, as a tensor"),
+    by(test_state_guard.test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused),
 )
 def state_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls.Call, "changed", lambda self, before, after: False)
-    patch.setattr(calls.Call, "admit", lambda self, batch: batch)
+    patch.setattr(state_guard.Call, "changed", lambda self, before, after: False)
+    patch.setattr(state_guard.Call, "admit", lambda self, batch: batch)
 
 
 @fault(
     "random numbers of Python and numpy accepted",
-    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="random", path="layers"),
-    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="numpy.random", path="vmap"),
+    by(test_state_guard.test_random_numbers_that_are_not_of_torch_are_refused, source="random", path="layers"),
+    by(test_state_guard.test_random_numbers_that_are_not_of_torch_are_refused, source="numpy.random", path="vmap"),
 )
 def common_sources(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(holdings.Holdings, "common_sources", lambda self: None)
+    patch.setattr(state_snapshot.Holdings, "common_sources", lambda self: None)
 
 
 @fault(
     "a generator that the model holds taken for a thing without a state",
-    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.rolls", path="layers"),
-    by(test_calls.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.dice", path="vmap"),
+    by(test_state_guard.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.rolls", path="layers"),
+    by(test_state_guard.test_random_numbers_that_are_not_of_torch_are_refused, source="Net.dice", path="vmap"),
 )
 def own_generators(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(holdings, "_state", lambda value: None)
+    patch.setattr(state_snapshot, "_state", lambda value: None)
 
 
 @fault(
     "parameters from a list of the model's own accepted",
-    by(test_calls.test_parameters_that_no_gradient_would_reach_are_refused, fast=True),
+    by(test_state_guard.test_parameters_that_no_gradient_would_reach_are_refused, fast=True),
 )
 def parameters_aside(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls, "_asks_for_form", lambda func, args: True)
+    patch.setattr(state_guard, "_asks_for_form", lambda func, args: True)
 
 
 @fault(
     "a batch shown to the model as it is",
-    by(test_calls.test_rows_that_are_sorted_and_put_back_are_those_of_their_examples),
-    by(test_calls.test_one_example_moves_the_sum_by_its_own_encoding, name="centred in batches above 8", chunk=64),
+    by(test_state_guard.test_rows_that_are_sorted_and_put_back_are_those_of_their_examples),
+    by(
+        test_state_guard.test_one_example_moves_the_sum_by_its_own_encoding, name="centred in batches above 8", chunk=64
+    ),
 )
 def not_mapped(patch: pytest.MonkeyPatch) -> None:
     """The general way differentiates the loss of a whole chunk, and every example gets the chunk's mean."""
 
-    def together(self: ways.Vmap, batch: object, out: Tensor) -> None:
+    def together(self: strategies.Vmap, batch: object, out: Tensor) -> None:
         leaves = [p.detach().requires_grad_() for p in self._layout.parameters]
         with torch.enable_grad():
             named = dict(zip(self._layout.names, leaves, strict=True))
@@ -212,4 +216,4 @@ def not_mapped(patch: pytest.MonkeyPatch) -> None:
             part.copy_(found.expand_as(part))
 
     patch.setattr(Layers, "candidates", classmethod(lambda *_: ()))
-    patch.setattr(ways.Vmap, "rows", together)
+    patch.setattr(strategies.Vmap, "rows", together)

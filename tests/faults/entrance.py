@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from noisette import Released
-from noisette.batch import packed
-from noisette.gradients import calls, objective, ways
-from noisette.training import PrivateRun, private_run, reading
+from noisette._gradients import loss_adapter, state_guard, strategies
+from noisette._pytree import packed
+from noisette.training import PrivateRun, _reading, private_run
 from tests.faults.table import by, fault
-from tests.gradients import test_calls, test_objective
-from tests.gradients.test_objective import info_nce
-from tests.training import test_reading, test_sensitivity
+from tests.promises import test_sensitivity
+from tests.unit._gradients import test_loss_adapter, test_state_guard
+from tests.unit._gradients.test_loss_adapter import info_nce
+from tests.unit.training import test_reading
 
 PADDING = by(test_reading.test_no_example_is_padded_because_of_another, collate_fn=test_reading.padded, workers=0)
 SAME = by(test_reading.test_a_data_set_trains_as_its_tensors_do, mechanism=test_reading.gaussian(), workers=2)
@@ -29,8 +30,8 @@ def collated_together(patch: pytest.MonkeyPatch) -> None:
     def grouped(examples: list[Any]) -> Any:
         return [np.arange(len(examples))], packed([examples[0][0]([example for _, example in examples])])
 
-    patch.setattr(reading._OneByOne, "__getitem__", lambda self, number: (self._collate_fn, self._dataset[number]))
-    patch.setattr(reading, "_grouped", grouped)
+    patch.setattr(_reading._OneByOne, "__getitem__", lambda self, number: (self._collate_fn, self._dataset[number]))
+    patch.setattr(_reading, "_grouped", grouped)
 
 
 @fault("examples read together", by(test_reading.test_a_data_set_is_asked_for_one_example_at_a_time))
@@ -39,22 +40,22 @@ def read_together(patch: pytest.MonkeyPatch) -> None:
         many = getattr(self._dataset, "__getitems__", None)
         return [self[number] for number in numbers] if many is None else [self._collated(one) for one in many(numbers)]
 
-    patch.setattr(reading._OneByOne, "__getitems__", together, raising=False)
+    patch.setattr(_reading._OneByOne, "__getitems__", together, raising=False)
 
 
 @fault("a buffer that is used again", by(test_reading.test_memory_that_is_used_again_is_copied, way="collate_fn"))
 def not_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading._OneByOne, "_collated", lambda self, example: self._collate_fn([example]))
+    patch.setattr(_reading._OneByOne, "_collated", lambda self, example: self._collate_fn([example]))
 
 
 @fault("a file that workers share", by(test_reading.test_workers_open_files_of_their_own))
 def read_here(patch: pytest.MonkeyPatch) -> None:
-    arriving = reading.Read._arriving
+    arriving = _reading.Read._arriving
 
-    def here(self: reading.Read, index: np.ndarray) -> list[Any]:
-        return [batch for _, batch in reading._next(arriving(self, [index.tolist()], 0)) or []]
+    def here(self: _reading.Read, index: np.ndarray) -> list[Any]:
+        return [batch for _, batch in _reading._next(arriving(self, [index.tolist()], 0)) or []]
 
-    patch.setattr(reading.Read, "some", here)
+    patch.setattr(_reading.Read, "some", here)
 
 
 @fault("dropout under a seed that others know", by(test_sensitivity.test_dropout_does_not_follow_a_public_seed))
@@ -64,12 +65,12 @@ def public_dropout(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "an example that leads to the others",
-    by(test_calls.test_memory_of_others_is_out_of_reach, way="_base"),
-    by(test_calls.test_a_text_form_shows_one_example),
+    by(test_state_guard.test_memory_of_others_is_out_of_reach, way="_base"),
+    by(test_state_guard.test_a_text_form_shows_one_example),
 )
 def views(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ways, "change", lambda batch, by: batch)
-    patch.setattr(calls, "_TELLING", ())
+    patch.setattr(strategies, "change", lambda batch, by: batch)
+    patch.setattr(state_guard, "_TELLING", ())
 
 
 @fault(
@@ -88,12 +89,12 @@ def views(patch: pytest.MonkeyPatch) -> None:
     ),
 )
 def any_number(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "size", lambda batch: 1)
+    patch.setattr(_reading, "size", lambda batch: 1)
 
 
 @fault("batches read ahead that are used twice", SAME)
 def used_twice(patch: pytest.MonkeyPatch) -> None:
-    follow = reading._next
+    follow = _reading._next
     kept: list[Any] = []
 
     def again(arriving: Any) -> Any:
@@ -103,7 +104,7 @@ def used_twice(patch: pytest.MonkeyPatch) -> None:
         kept.append(found)
         return found
 
-    patch.setattr(reading, "_next", again)
+    patch.setattr(_reading, "_next", again)
 
 
 @fault(
@@ -111,7 +112,7 @@ def used_twice(patch: pytest.MonkeyPatch) -> None:
     by(test_reading.test_a_data_set_whose_length_changes_is_refused, count=39),
 )
 def any_length(patch: pytest.MonkeyPatch) -> None:
-    class Forgetful(reading._OneByOne):
+    class Forgetful(_reading._OneByOne):
         @property
         def _count(self) -> int:
             return len(self._dataset)
@@ -120,7 +121,7 @@ def any_length(patch: pytest.MonkeyPatch) -> None:
         def _count(self, value: int) -> None:
             pass
 
-    patch.setattr(reading, "_OneByOne", Forgetful)
+    patch.setattr(_reading, "_OneByOne", Forgetful)
 
 
 @fault(
@@ -142,36 +143,38 @@ def paid_first(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "an objective that averages over the batch accepted",
     by(
-        test_objective.test_an_objective_that_gives_something_else_is_refused,
+        test_loss_adapter.test_an_objective_that_gives_something_else_is_refused,
         objective=lambda model, batch: model(batch[0]).mean(),
     ),
     by(
-        test_objective.test_an_objective_that_mixes_examples_is_refused,
+        test_loss_adapter.test_an_objective_that_mixes_examples_is_refused,
         objective=lambda model, batch: model(batch[0]).mean().expand(len(batch[0])),
     ),
 )
 def averages_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objective.Aim, "seen", objective.OneByOne.seen)
+    patch.setattr(loss_adapter.Aim, "seen", loss_adapter.OneByOne.seen)
 
 
-@fault("a contrastive loss accepted", by(test_objective.test_a_loss_that_contrasts_examples_is_refused, loss=info_nce))
+@fault(
+    "a contrastive loss accepted", by(test_loss_adapter.test_a_loss_that_contrasts_examples_is_refused, loss=info_nce)
+)
 def contrast_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objective, "is_shared", lambda loss, outputs, targets: True)
+    patch.setattr(loss_adapter, "is_shared", lambda loss, outputs, targets: True)
 
 
-@fault("class weights without effect", by(test_objective.test_class_weights))
+@fault("class weights without effect", by(test_loss_adapter.test_class_weights))
 def weights_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objective, "for_one", lambda loss: loss)
-    patch.setattr(objective, "is_shared", lambda loss, outputs, targets: True)
+    patch.setattr(loss_adapter, "for_one", lambda loss: loss)
+    patch.setattr(loss_adapter, "is_shared", lambda loss, outputs, targets: True)
 
 
-@fault("a mask that is left out", by(test_objective.test_a_dict_with_an_attention_mask))
+@fault("a mask that is left out", by(test_loss_adapter.test_a_dict_with_an_attention_mask))
 def mask_lost(patch: pytest.MonkeyPatch) -> None:
-    given = objective.Aim.with_state
+    given = loss_adapter.Aim.with_state
 
-    def without(self: objective.Aim, state: Mapping[str, Tensor], batch: Any, **how: bool) -> Any:
+    def without(self: loss_adapter.Aim, state: Mapping[str, Tensor], batch: Any, **how: bool) -> Any:
         if isinstance(batch, dict) and "attention_mask" in batch:
             batch = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}
         return given(self, state, batch, **how)
 
-    patch.setattr(objective.Aim, "with_state", without)
+    patch.setattr(loss_adapter.Aim, "with_state", without)

@@ -10,8 +10,8 @@ import pytest
 
 from noisette.estimators import PrivateLogisticRegression, PrivateStandardScaler, descent
 from noisette.estimators.base import Array, PrivateEstimator, Scale
-from tests.estimators import test_estimators
 from tests.faults.table import by, fault
+from tests.unit.estimators import test_estimators
 
 
 @fault(

@@ -9,39 +9,29 @@ import numpy as np
 import pytest
 import torch
 
-from noisette import (
-    L2,
-    Gaussian,
-    GeneralizedGaussian,
-    Generator,
-    Laplace,
-    Private,
-    Snap,
-    StudentT,
-    compiled,
-)
-from noisette.account import accountant
-from noisette.account.additions import Addition
-from noisette.batch import Batch
-from noisette.encode import base
-from noisette.gradients import Gradients
-from noisette.gradients.ends import Ends
-from noisette.gradients.plans import Plan, Planner
-from noisette.gradients.steady import Places
-from noisette.gradients.ways import Loop
-from noisette.grid import Grid
-from tests import test_attack, test_door, test_generator, test_grid
-from tests.account import test_additions, test_arithmetic
+from noisette import Generator, Private, _native
+from noisette._gradients import Gradients
+from noisette._gradients.batch_invariance import Places
+from noisette._gradients.chunk_policy import Plan, Planner
+from noisette._gradients.strategies import Loop
+from noisette._gradients.vector_ends import Ends
+from noisette._pytree import Batch
+from noisette._quantization import Grid
+from noisette.accounting import account
+from noisette.accounting._corrections import Addition
+from noisette.encoders import L2, Snap, base
+from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, StudentT
 from tests.faults.table import by, fault
-from tests.gradients import test_shapes
-from tests.noise import test_accuracy
-from tests.training import test_exact, test_left_out
+from tests.promises import test_exact_sums, test_example_shapes, test_leave_one_out, test_low_bits_attack
+from tests.unit import test_quantization, test_random, test_release
+from tests.unit.accounting import test_corrections, test_float_error
+from tests.unit.noise import test_sampling_error
 
 LOW_BITS = tuple(
-    by(test_attack.test_low_bits_tell_nothing, law=law, count=100_000, heavy=law not in {Gaussian, StudentT})
-    for law in test_attack.LAWS
+    by(test_low_bits_attack.test_low_bits_tell_nothing, law=law, count=100_000, heavy=law not in {Gaussian, StudentT})
+    for law in test_low_bits_attack.LAWS
 )
-FIRST = test_exact.ENCODERS[0]
+FIRST = test_exact_sums.ENCODERS[0]
 
 
 @fault("grid left out", *LOW_BITS)
@@ -51,7 +41,7 @@ def no_grid(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "noise added to the whole sum in floats",
-    by(test_grid.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0, variant="off"),
+    by(test_quantization.test_a_release_is_the_ideal_one_rounded, largest=1.0, scale=1.0, variant="off"),
 )
 def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Grid, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -63,12 +53,12 @@ def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "rows not rounded",
     by(
-        test_exact.test_sums_are_the_same_in_any_order_and_any_parts,
+        test_exact_sums.test_sums_are_the_same_in_any_order_and_any_parts,
         encoder=FIRST,
         dtype=torch.float64,
     ),
     by(
-        test_exact.test_one_example_moves_the_sum_within_the_image_exactly,
+        test_exact_sums.test_one_example_moves_the_sum_within_the_image_exactly,
         encoder=FIRST,
         dtype=torch.float64,
     ),
@@ -79,37 +69,40 @@ def rows_as_they_are(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "rows rounded to the nearest, not toward zero",
-    by(test_grid.test_rounded_rows_stay_in_the_image_and_their_sum_is_exact_in_any_order, encoder=L2.examples()[0]),
+    by(
+        test_quantization.test_rounded_rows_stay_in_the_image_and_their_sum_is_exact_in_any_order,
+        encoder=L2.examples()[0],
+    ),
 )
 def to_the_nearest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(base, "toward_zero", lambda rows, step: torch.round(rows / step) * step)
 
 
 @fault(
-    "floats not paid for", by(test_arithmetic.test_real_runs_pay_little, mechanism=test_arithmetic.RUNS[0], most=1e-5)
+    "floats not paid for", by(test_float_error.test_real_runs_pay_little, mechanism=test_float_error.RUNS[0], most=1e-5)
 )
 def for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(accountant.arithmetic, "addition", lambda *_: Addition())
+    patch.setattr(account.arithmetic, "addition", lambda *_: Addition())
 
 
-@fault("draws in pairs taken for independent ones", by(test_arithmetic.test_draws_made_together_are_wrong_together))
+@fault("draws in pairs taken for independent ones", by(test_float_error.test_draws_made_together_are_wrong_together))
 def alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gaussian, "accuracy", replace(Gaussian.accuracy, together=1))
 
 
-@fault("a shift paid for once", by(test_additions.test_no_run_within_the_addition_loses_more))
+@fault("a shift paid for once", by(test_corrections.test_no_run_within_the_addition_loses_more))
 def once(patch: pytest.MonkeyPatch) -> None:
-    honest = test_additions.deltas_with
+    honest = test_corrections.deltas_with
     half = lambda given, *rest: honest(Addition(given.chance, given.shift / 2), *rest)  # noqa: E731
-    patch.setattr(test_additions, "deltas_with", half)
+    patch.setattr(test_corrections, "deltas_with", half)
 
 
-@fault("tails of 64 bits", by(test_generator.test_deep_uniforms_are_right_for_their_own_size))
+@fault("tails of 64 bits", by(test_random.test_deep_uniforms_are_right_for_their_own_size))
 def shallow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Generator, "deep", Generator.uniforms)
 
 
-@fault("a logarithm in single precision", by(test_accuracy.test_inverses, noise=Laplace(1.0), count=600))
+@fault("a logarithm in single precision", by(test_sampling_error.test_inverses, noise=Laplace(1.0), count=600))
 def single(patch: pytest.MonkeyPatch) -> None:
     honest = Laplace._magnitude
     patch.setattr(Laplace, "_magnitude", lambda self, u: honest(self, u).astype("float32").astype("float64"))
@@ -117,7 +110,7 @@ def single(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "angles from the other axis",
-    by(test_accuracy.test_pairs_and_angles, noise=StudentT(1, 1.0), count=600),
+    by(test_sampling_error.test_pairs_and_angles, noise=StudentT(1, 1.0), count=600),
 )
 def turned(patch: pytest.MonkeyPatch) -> None:
     honest = StudentT._turned
@@ -126,7 +119,7 @@ def turned(patch: pytest.MonkeyPatch) -> None:
 
 def _given_to_the_kernel(patch: pytest.MonkeyPatch, change: Callable[[np.ndarray, np.ndarray], None]) -> None:
     """`change(words, draws)` has a look at the words before the kernel turns them into pairs, and at what it made."""
-    honest = compiled.native.gaussian_pairs
+    honest = _native.native.gaussian_pairs
 
     def wrong(words: np.ndarray, draws: np.ndarray, isa: str) -> None:
         draws[:] = 0
@@ -134,10 +127,10 @@ def _given_to_the_kernel(patch: pytest.MonkeyPatch, change: Callable[[np.ndarray
         honest(words, draws, isa)
         change(words, draws)
 
-    patch.setattr(compiled.native, "gaussian_pairs", wrong)
+    patch.setattr(_native.native, "gaussian_pairs", wrong)
 
 
-PLAIN_PAIRS = by(test_accuracy.test_pairs_from_words, variant="plain", count=600)
+PLAIN_PAIRS = by(test_sampling_error.test_pairs_from_words, variant="plain", count=600)
 
 
 @fault("pairs of the kernel in single precision", PLAIN_PAIRS)
@@ -156,15 +149,15 @@ def shallow_radii(patch: pytest.MonkeyPatch) -> None:
     _given_to_the_kernel(patch, without_the_second)
 
 
-@fault("a sum that can be released twice", by(test_door.test_a_sum_is_released_once_and_in_its_own_place))
+@fault("a sum that can be released twice", by(test_release.test_a_sum_is_released_once_and_in_its_own_place))
 def kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Private, "unsafe_taken", Private.unsafe_values)
 
 
 @fault(
     "noise added to a copy of the sum, which stays",
-    by(test_door.test_a_sum_is_released_once_and_in_its_own_place),
-    by(test_door.test_what_fails_midway_leaves_nothing),
+    by(test_release.test_a_sum_is_released_once_and_in_its_own_place),
+    by(test_release.test_what_fails_midway_leaves_nothing),
 )
 def copied(patch: pytest.MonkeyPatch) -> None:
     honest = Private.unsafe_taken
@@ -173,16 +166,16 @@ def copied(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "strips in the order of the line",
-    by(test_accuracy.test_strips_are_drawn_as_often_as_their_areas_say, noise=GeneralizedGaussian(1.5, 1.0)),
+    by(test_sampling_error.test_strips_are_drawn_as_often_as_their_areas_say, noise=GeneralizedGaussian(1.5, 1.0)),
 )
 def tails_last(patch: pytest.MonkeyPatch) -> None:
-    made = test_accuracy.strips(GeneralizedGaussian(1.5, 1.0))
+    made = test_sampling_error.strips(GeneralizedGaussian(1.5, 1.0))
     patch.setattr(made, "_covered", 1 - (1 - made._covered))
 
 
 @fault(
     "a run that does not say that its gradients are inexact",
-    by(test_exact.test_runs_say_whether_their_gradients_are_steady),
+    by(test_exact_sums.test_runs_say_whether_their_gradients_are_steady),
 )
 def silent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gradients, "exact", True)
@@ -190,9 +183,9 @@ def silent(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "sizes that nobody has tried",
-    by(test_exact.test_one_output_is_computed_by_multiples),
-    by(test_left_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
-    by(test_left_out.test_what_cannot_be_shown_takes_the_loop_or_is_told_before_the_first_step),
+    by(test_exact_sums.test_one_output_is_computed_by_multiples),
+    by(test_leave_one_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
+    by(test_leave_one_out.test_what_cannot_be_shown_takes_the_loop_or_is_told_before_the_first_step),
 )
 def any_size(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Places, "agree", lambda *_: True)
@@ -200,7 +193,7 @@ def any_size(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "places that are tried by fours, as vectors and rows of matrices do not end",
-    by(test_left_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
+    by(test_leave_one_out.test_only_sizes_without_an_end_are_used, encoder=L2(radius=0.1)),
 )
 def by_fours(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ends, "fits", lambda *_, **__: True)
@@ -212,7 +205,7 @@ def by_fours(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "the loop for whoever stands in a chunk with somebody whose shape no other way can run",
-    by(test_shapes.test_a_shape_that_the_way_cannot_run_goes_alone, encoder=Snap()),
+    by(test_example_shapes.test_a_shape_that_the_way_cannot_run_goes_alone, encoder=Snap()),
 )
 def all_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     honest = Planner.of

@@ -10,21 +10,21 @@ import pytest
 from torch import Tensor
 from torch.func import functional_call
 
-from noisette.gradients import isolation, objective, per_example, sites
+from noisette._gradients import batched_layers, engine, loss_adapter, probe
 from noisette.integrations import lightning, transformers
 from noisette.integrations.transformers import PrivateTrainer
 from noisette.training import Finding
-from noisette.training.guard import Guard
+from noisette.training._grad_guard import Guard
 from tests.faults.table import by, fault
-from tests.gradients import test_transformers, test_two_names
-from tests.integrations import test_lightning
-from tests.integrations import test_transformers as test_trainer
-from tests.training import test_check, test_fix, test_guard
+from tests.integrations import test_fabric, test_transformer_models
+from tests.unit.integrations import test_lightning
+from tests.unit.integrations import test_transformers as test_trainer
+from tests.unit.training import test_fix, test_grad_guard, test_validate
 
 PEFT = test_trainer.test_a_wrong_layer_of_peft_is_refused_before_the_first_step
 
 
-@fault("a module that is filled twice", by(test_two_names.test_a_private_run_leaves_parameters))
+@fault("a module that is filled twice", by(test_fabric.test_a_private_run_leaves_parameters))
 def filled_twice(patch: pytest.MonkeyPatch) -> None:
     """As torch ties weights: under each of its names, a module gives back what was filled in under the one before."""
 
@@ -32,41 +32,45 @@ def filled_twice(patch: pytest.MonkeyPatch) -> None:
         named = {f"model.{name}": value for name, value in state.items()}
         return functional_call(self, named, (batch, whole))
 
-    patch.setattr(objective.Aim, "with_state", with_state)
+    patch.setattr(loss_adapter.Aim, "with_state", with_state)
 
 
 @fault(
     "dropout of attention left on in the check",
-    by(test_transformers.test_dropout_of_fused_attention, name="bert", again=None),
+    by(test_transformer_models.test_dropout_of_fused_attention, name="bert", again=None),
 )
 def dropout_left_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sites.torch._C, "_EnableTorchFunction", sites.torch._C.DisableTorchFunction)
+    patch.setattr(batched_layers.torch._C, "_EnableTorchFunction", batched_layers.torch._C.DisableTorchFunction)
 
 
-@fault("a warm-up taken for gradients that nobody used", by(test_guard.test_a_schedule_that_begins_at_zero_is_fine))
+@fault(
+    "a warm-up taken for gradients that nobody used", by(test_grad_guard.test_a_schedule_that_begins_at_zero_is_fine)
+)
 def warm_up_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "used", lambda self: None)
 
 
 @fault(
     "a hook on a parameter ignored",
-    by(test_guard.test_a_hook_on_a_parameter_is_refused_by_name_whenever_it_comes, name="on a gradient"),
+    by(test_grad_guard.test_a_hook_on_a_parameter_is_refused_by_name_whenever_it_comes, name="on a gradient"),
 )
 def hook_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(per_example, "refuse_hooks", lambda model: None)
+    patch.setattr(engine, "refuse_hooks", lambda model: None)
 
 
 @fault(
     "gradients that nobody used overwritten",
     by(
-        test_guard.test_gradients_of_two_steps_that_nobody_used_are_told_of_before_the_next_is_paid, used="0001", paid=2
+        test_grad_guard.test_gradients_of_two_steps_that_nobody_used_are_told_of_before_the_next_is_paid,
+        used="0001",
+        paid=2,
     ),
 )
 def waste_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "_waiting", lambda self: False)
 
 
-@fault("no guard in the last turn", by(test_guard.test_backward_is_refused_in_the_last_turn_too, steps=2))
+@fault("no guard in the last turn", by(test_grad_guard.test_backward_is_refused_in_the_last_turn_too, steps=2))
 def early_rest(patch: pytest.MonkeyPatch) -> None:
     written = Guard.written
 
@@ -80,7 +84,7 @@ def early_rest(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a layer of peft that mixes examples accepted", by(PEFT, fault="examples mixed"))
 def mixing_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(isolation.Witness, "_agree", lambda self, one, other, power: True)
+    patch.setattr(probe.Witness, "_agree", lambda self, one, other, power: True)
 
 
 @fault("backward() by a trainer accepted", by(test_trainer.test_backward_by_a_callback_is_caught))
@@ -92,7 +96,7 @@ def backward_accepted(patch: pytest.MonkeyPatch) -> None:
     "a loss of the model's own that contrasts accepted", by(test_trainer.test_a_loss_over_the_whole_batch_is_refused)
 )
 def contrast_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(objective.OneByOne, "_shared", lambda self, whole, alone: True)
+    patch.setattr(loss_adapter.OneByOne, "_shared", lambda self, whole, alone: True)
 
 
 @fault("the training loss in the log of a trainer", by(test_trainer.test_the_log_has_epsilon_and_public_losses_only))
@@ -124,13 +128,13 @@ def loader_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lightning.PrivateModule, "on_train_start", lambda self: None)
 
 
-@fault("a check that passes BatchNorm", by(test_check.test_what_is_told_is_what_happens, name="batch norm"))
+@fault("a check that passes BatchNorm", by(test_validate.test_what_is_told_is_what_happens, name="batch norm"))
 def batch_norm_passed(patch: pytest.MonkeyPatch) -> None:
-    check = sys.modules["noisette.training.check"]  # the function of that name hides it
+    check = sys.modules["noisette.training.validate"]  # the function of that name hides it
     patch.setattr(check, "batch_statistics", lambda model: ())
     patch.setattr(check, "_refused", lambda model, error: Finding("", "slow", "", ""))
 
 
 @fault("a group for every channel", by(test_fix.test_groups, channels=24))
 def one_number(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sys.modules["noisette.training.fix"], "_groups", lambda channels: channels)
+    patch.setattr(sys.modules["noisette.training._fix"], "_groups", lambda channels: channels)

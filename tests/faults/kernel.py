@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import compiled
-from noisette._kernels import native
-from noisette.gradients.isolation import Witness
-from tests._kernels import test_filters, test_fused, test_pooling, test_tangents
+from noisette import _native
+from noisette._gradients.probe import Witness
+from noisette._native import cpu
 from tests.faults.table import by, fault
-from tests.gradients import test_activations, test_lookup
-from tests.gradients import test_pooling as test_pooled
+from tests.unit._gradients import test_lookup, test_native_activations
+from tests.unit._gradients import test_native_pooling as test_pooled
+from tests.unit._native import test_conv_forward, test_fused, test_pooling, test_tanh
 
 LEFT_OUT = by(test_fused.test_no_derivative_but_zero_is_left_out, variant="plain")
 LOOKED_UP = by(test_lookup.test_the_kernel_adds_what_torch_adds, kind="words", variant="plain")
@@ -22,20 +22,20 @@ LOOKED_UP = by(test_lookup.test_the_kernel_adds_what_torch_adds, kind="words", v
 
 @fault("derivatives left out of a convolution: in the places where another example has none", LEFT_OUT)
 def places_of_another(patch: pytest.MonkeyPatch) -> None:
-    class Layers(compiled.native.Layers):  # type: ignore[misc]
+    class Layers(_native.native.Layers):  # type: ignore[misc]
         def conv(self, x: Tensor, g: Tensor, *how: Any) -> None:
             super().conv(x, torch.where(g.roll(1, 0) != 0, g, 0.0), *how)
 
-    patch.setattr(native, "new_layers", Layers)
+    patch.setattr(cpu, "new_layers", Layers)
 
 
 @fault("derivatives left out of a convolution: those that are small", LEFT_OUT)
 def small_as_zero(patch: pytest.MonkeyPatch) -> None:
-    class Layers(compiled.native.Layers):  # type: ignore[misc]
+    class Layers(_native.native.Layers):  # type: ignore[misc]
         def conv(self, x: Tensor, g: Tensor, *how: Any) -> None:
             super().conv(x, torch.where(g.abs() > 1e-12, g, 0.0), *how)
 
-    patch.setattr(native, "new_layers", Layers)
+    patch.setattr(cpu, "new_layers", Layers)
 
 
 @fault(
@@ -44,41 +44,41 @@ def small_as_zero(patch: pytest.MonkeyPatch) -> None:
     by(test_fused.test_a_convolution_of_what_is_not_finite_counts_as_zero, bad=torch.inf),
 )
 def zero_times_infinity(patch: pytest.MonkeyPatch) -> None:
-    class Layers(compiled.native.Layers):  # type: ignore[misc]
+    class Layers(_native.native.Layers):  # type: ignore[misc]
         def conv(self, x: Tensor, g: Tensor, *how: Any) -> None:
             super().conv(torch.where(x.isfinite(), x, 0.0), g, *how)
 
-    patch.setattr(native, "new_layers", Layers)
+    patch.setattr(cpu, "new_layers", Layers)
 
 
 @fault("rows of a table in the kernel: the last position of a row counts alone", LOOKED_UP)
 def last_of_a_row(patch: pytest.MonkeyPatch) -> None:
-    class LookedUp(compiled.native.LookedUp):  # type: ignore[misc]
+    class LookedUp(_native.native.LookedUp):  # type: ignore[misc]
         def __init__(self, index: Tensor, g: Tensor, *rest: Any) -> None:
             named = index.unsqueeze(2) == index.unsqueeze(1)  # (B, T, T)
             again = named.triu(diagonal=1).any(dim=2, keepdim=True)
             super().__init__(index, torch.where(again, 0.0, g), *rest)
 
-    patch.setattr(compiled.native, "LookedUp", LookedUp)
+    patch.setattr(_native.native, "LookedUp", LookedUp)
 
 
 @fault("rows of a table in the kernel: a norm without cross terms", LOOKED_UP)
 def norms_of_positions(patch: pytest.MonkeyPatch) -> None:
-    class LookedUp(compiled.native.LookedUp):  # type: ignore[misc]
+    class LookedUp(_native.native.LookedUp):  # type: ignore[misc]
         def __init__(self, index: Tensor, g: Tensor, rows: int, squares: Tensor, isa: str) -> None:
             super().__init__(index, g, rows, squares, isa)
             squares.copy_(g.double().square().sum(dim=(1, 2)))
 
-    patch.setattr(compiled.native, "LookedUp", LookedUp)
+    patch.setattr(_native.native, "LookedUp", LookedUp)
 
 
 @fault("rows of a table in the kernel: a weight of zero that lets NaN through", LOOKED_UP)
 def zero_counts(patch: pytest.MonkeyPatch) -> None:
-    class LookedUp(compiled.native.LookedUp):  # type: ignore[misc]
+    class LookedUp(_native.native.LookedUp):  # type: ignore[misc]
         def add(self, weights: Tensor, step: float, total: Tensor) -> None:
             super().add(weights.clamp(min=1e-300), step, total)
 
-    patch.setattr(compiled.native, "LookedUp", LookedUp)
+    patch.setattr(_native.native, "LookedUp", LookedUp)
 
 
 @fault(
@@ -87,8 +87,8 @@ def zero_counts(patch: pytest.MonkeyPatch) -> None:
     by(test_pooling.test_windows_are_those_of_torch, variant="plain", name="overlapping", kind="distinct", threads=1),
 )
 def pools_mixed(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.pool
-    patch.setattr(compiled.native, "pool", lambda x, *rest: honest(torch.maximum(x, x.roll(1, 0)).contiguous(), *rest))
+    honest = _native.native.pool
+    patch.setattr(_native.native, "pool", lambda x, *rest: honest(torch.maximum(x, x.roll(1, 0)).contiguous(), *rest))
 
 
 @fault(
@@ -97,59 +97,59 @@ def pools_mixed(patch: pytest.MonkeyPatch) -> None:
     by(test_pooling.test_windows_are_those_of_torch, variant="plain", name="side by side", kind="ties", threads=1),
 )
 def last_of_equals(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.pool
+    honest = _native.native.pool
 
     def wrong(x: Tensor, out: Tensor, taps: Tensor, kernel: list[int], *rest: Any) -> None:
         honest(x, out, taps, kernel, *rest)
         taps.copy_(kernel[0] * kernel[1] - 1 - taps)
 
-    patch.setattr(compiled.native, "pool", wrong)
+    patch.setattr(_native.native, "pool", wrong)
 
 
 @fault(
     "a hyperbolic tangent that sees the next example",
-    by(test_activations.test_an_example_is_alone),
-    by(test_tangents.test_a_number_does_not_depend_on_its_place, variant="plain", count=37),
+    by(test_native_activations.test_an_example_is_alone),
+    by(test_tanh.test_a_number_does_not_depend_on_its_place, variant="plain", count=37),
 )
 def tangents_mixed(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.tanh
-    patch.setattr(compiled.native, "tanh", lambda x, *rest: honest(x + 1e-6 * x.roll(1), *rest))
+    honest = _native.native.tanh
+    patch.setattr(_native.native, "tanh", lambda x, *rest: honest(x + 1e-6 * x.roll(1), *rest))
 
 
 @fault(
     "a hyperbolic tangent with the derivative of another function",
-    by(test_activations.test_all_orders_and_precisions, dtype=torch.float32, apart=1e-6),
-    by(test_activations.test_gradients_are_those_of_autograd, name="a layer", kernel=""),
+    by(test_native_activations.test_all_orders_and_precisions, dtype=torch.float32, apart=1e-6),
+    by(test_native_activations.test_gradients_are_those_of_autograd, name="a layer", kernel=""),
 )
 def tangents_derived_wrong(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Witness, "confirms", lambda self, way: True)
     patch.setattr(
-        "noisette.gradients.activations._Tangent.backward",
+        "noisette._gradients.native_activations._Tangent.backward",
         staticmethod(lambda ctx, g: (g * (1 - ctx.saved_tensors[0]), None)),
     )
 
 
 @fault(
     "a first convolution without its bias",
-    by(test_filters.test_numbers_are_those_of_torch, variant="plain", name="of MNIST"),
-    by(test_filters.test_gradients_are_those_of_autograd, bias=True, kernel="", mode="zeros"),
+    by(test_conv_forward.test_numbers_are_those_of_torch, variant="plain", name="of MNIST"),
+    by(test_conv_forward.test_gradients_are_those_of_autograd, bias=True, kernel="", mode="zeros"),
 )
 def filters_without_bias(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.filter
+    honest = _native.native.filter
     patch.setattr(Witness, "confirms", lambda self, way: True)
     patch.setattr(
-        compiled.native, "filter", lambda x, weight, bias, *rest: honest(x, weight, torch.zeros_like(bias), *rest)
+        _native.native, "filter", lambda x, weight, bias, *rest: honest(x, weight, torch.zeros_like(bias), *rest)
     )
 
 
 @fault(
     "a first convolution that leaves a bit of every example to the next",
-    by(test_filters.test_numbers_are_those_of_torch, variant="plain", name="3x3"),
+    by(test_conv_forward.test_numbers_are_those_of_torch, variant="plain", name="3x3"),
 )
 def filters_that_remember(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.filter
+    honest = _native.native.filter
 
     def wrong(x: Tensor, *rest: Any) -> None:
         honest(x + 1e-7 * x.roll(1, 0), *rest)
 
-    patch.setattr(compiled.native, "filter", wrong)
+    patch.setattr(_native.native, "filter", wrong)

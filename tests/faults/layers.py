@@ -10,16 +10,18 @@ import torch
 from peft.tuners.lora import layer as lora
 from torch import Tensor, nn
 
-from noisette import compiled
-from noisette.gradients import layers, plans, rules, sites, steady, sums
-from noisette.gradients import terms as terms_module
-from noisette.gradients.isolation import Witness
-from noisette.gradients.lookup import Lookup
-from noisette.gradients.rules import base, embedding, linear
-from noisette.gradients.terms import Added, Factored, Outer, Products, Rows, Term, Wide
+from noisette import _native
+from noisette._gradients import batch_invariance, batched_layers, chunk_policy, fused_clip, layer_strategy, rules
+from noisette._gradients import grad_forms as terms_module
+from noisette._gradients.grad_forms import Added, Factored, Outer, Products, Rows, Term, Wide
+from noisette._gradients.lookup import Lookup
+from noisette._gradients.probe import Witness
+from noisette._gradients.rules import base, embedding, linear
 from tests.faults.table import by, fault
-from tests.gradients import test_memory, test_sums, test_terms, test_transformers, test_wide
-from tests.gradients.rules import test_rules, test_uses
+from tests.integrations import test_transformer_models
+from tests.promises import test_gradient_memory
+from tests.unit._gradients import test_fused_clip, test_grad_forms, test_wide
+from tests.unit._gradients.rules import test_rules, test_uses
 
 VECTORS = by(test_rules.test_every_rule, name="Linear, a vector, bias=True")
 SEQUENCES = by(test_rules.test_every_rule, name="Linear, a sequence, bias=True")
@@ -43,7 +45,7 @@ def over_outputs(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "a sum over the wrong axis: of a product",
-    by(test_terms.test_every_form, name="products"),
+    by(test_grad_forms.test_every_form, name="products"),
     SEQUENCES,
 )
 def all_positions(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +67,7 @@ def padding_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embedding, "Lookup", lambda index, g, count, padding: Lookup(index, g, count))
 
 
-@fault("padding_idx missed: in a table's term", by(test_terms.test_every_form, name="lookup with padding"))
+@fault("padding_idx missed: in a table's term", by(test_grad_forms.test_every_form, name="lookup with padding"))
 def padding_kept(patch: pytest.MonkeyPatch) -> None:
     honest = Lookup.__init__
     patch.setattr(Lookup, "__init__", lambda self, index, g, count, padding=None: honest(self, index, g, count))
@@ -77,10 +79,10 @@ def padding_kept(patch: pytest.MonkeyPatch) -> None:
     by(test_uses.test_rows_are_those_of_autograd, name="a table that is also the output layer"),
     by(test_uses.test_encoded_sums_are_those_of_rows, name="a table that is also the output layer"),
     by(test_uses.test_every_use_of_a_tied_weight_is_a_term),
-    by(test_transformers.test_every_model, name="gpt2", attention="eager"),
+    by(test_transformer_models.test_every_model, name="gpt2", attention="eager"),
 )
 def first_call_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layers, "Added", lambda terms: terms[0])
+    patch.setattr(layer_strategy, "Added", lambda terms: terms[0])
     patch.setattr(Witness, "confirms", lambda self, way: True)
 
 
@@ -110,10 +112,10 @@ def _rows(term: Term) -> Tensor:
     "a norm without cross terms",
     by(test_uses.test_encoded_sums_are_those_of_rows, name="a layer that runs twice"),
     by(test_uses.test_encoded_sums_are_those_of_rows, name="a table that is also the output layer"),
-    by(test_sums.test_norms_of_tied_weights_have_their_cross_terms),
+    by(test_fused_clip.test_norms_of_tied_weights_have_their_cross_terms),
 )
 def squares_added(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layers, "Added", _Apart)
+    patch.setattr(layer_strategy, "Added", _Apart)
 
 
 @fault(
@@ -127,19 +129,19 @@ def frozen_too(patch: pytest.MonkeyPatch) -> None:
         held = {name: self._find(name.replace("__", ".")) for name in terms}
         return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None}, self._inputs)
 
-    patch.setattr(sites._Use, "note", note)
+    patch.setattr(batched_layers._Use, "note", note)
 
 
 @fault(
     "a LoRA layer whose scaling is missed",
-    by(test_transformers.test_adapters, name="bert"),
-    by(test_transformers.test_adapters, name="gpt2"),
+    by(test_transformer_models.test_adapters, name="bert"),
+    by(test_transformer_models.test_adapters, name="gpt2"),
 )
 def unscaled(patch: pytest.MonkeyPatch) -> None:
     """The fast way multiplies every adapter by one, and nobody compares it with one example alone."""
-    honest = layers.Layers._total
+    honest = layer_strategy.Layers._total
 
-    def total(self: layers.Layers, *given: Any) -> Tensor:
+    def total(self: layer_strategy.Layers, *given: Any) -> Tensor:
         adapted = [m for m in self._aim.model.modules() if isinstance(m, lora.LoraLayer)]
         before = [dict(m.scaling) for m in adapted]
         try:
@@ -150,7 +152,7 @@ def unscaled(patch: pytest.MonkeyPatch) -> None:
             for m, was in zip(adapted, before, strict=True):
                 m.scaling.update(was)
 
-    patch.setattr(layers.Layers, "_total", total)
+    patch.setattr(layer_strategy.Layers, "_total", total)
     patch.setattr(Witness, "confirms", lambda self, way: True)
 
 
@@ -168,12 +170,12 @@ class _Gram(Products, Factored):
 
 @fault(
     "a weighted sum in float32 over a whole chunk",
-    by(test_sums.test_terms_that_cancel_over_tokens_stay_within_the_radius, form="products", ratio=1e7),
-    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
-    by(test_terms.test_products_are_factored_only_where_nothing_cancels),
+    by(test_fused_clip.test_terms_that_cancel_over_tokens_stay_within_the_radius, form="products", ratio=1e7),
+    by(test_fused_clip.test_one_example_among_others_that_cancel, ratio=1e7),
+    by(test_grad_forms.test_products_are_factored_only_where_nothing_cancels),
 )
 def by_pairs(patch: pytest.MonkeyPatch) -> None:
-    for module in (test_sums, test_terms, terms_module):
+    for module in (test_fused_clip, test_grad_forms, terms_module):
         patch.setattr(module, "Products", _Gram)
 
 
@@ -186,10 +188,10 @@ class _Sum32(_Gram):
 
 @fault(
     "a weighted sum in float32 over a whole chunk: with the right norms",
-    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
+    by(test_fused_clip.test_one_example_among_others_that_cancel, ratio=1e7),
 )
 def right_norms(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(test_sums, "Products", _Sum32)
+    patch.setattr(test_fused_clip, "Products", _Sum32)
 
 
 @fault(
@@ -197,9 +199,9 @@ def right_norms(patch: pytest.MonkeyPatch) -> None:
     by(test_wide.test_norms_that_are_wrong_let_nobody_out, off=1e-3),
 )
 def unbounded(patch: pytest.MonkeyPatch) -> None:
-    honest = compiled.native.add_bounded
+    honest = _native.native.add_bounded
     patch.setattr(
-        compiled.native, "add_bounded", lambda v, bounds, *rest: honest(v, torch.full_like(bounds, torch.inf), *rest)
+        _native.native, "add_bounded", lambda v, bounds, *rest: honest(v, torch.full_like(bounds, torch.inf), *rest)
     )
 
 
@@ -218,7 +220,7 @@ def first_slice(patch: pytest.MonkeyPatch) -> None:
     by(test_wide.test_norms_that_depend_on_the_company_are_noticed),
 )
 def unseen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steady, "Wide", Lookup)
+    patch.setattr(batch_invariance, "Wide", Lookup)
 
 
 @fault(
@@ -229,29 +231,29 @@ def unseen(patch: pytest.MonkeyPatch) -> None:
 )
 def one_copy(patch: pytest.MonkeyPatch) -> None:
     """All examples meet one copy, and each gets its share of the gradient of all."""
-    honest = layers.Rows
+    honest = layer_strategy.Rows
 
     def shared(gradient: Tensor) -> Rows:
         return honest(gradient.mean(dim=0, keepdim=True).expand_as(gradient))
 
-    patch.setattr(layers, "Rows", shared)
+    patch.setattr(layer_strategy, "Rows", shared)
 
 
 @fault(
     "gradients of a whole chunk held at a time",
-    by(test_memory.test_of_large_models_one_gradient_is_held, kind="L2"),
-    by(test_memory.test_of_large_models_one_gradient_is_held, kind="rows"),
+    by(test_gradient_memory.test_of_large_models_one_gradient_is_held, kind="L2"),
+    by(test_gradient_memory.test_of_large_models_one_gradient_is_held, kind="rows"),
 )
 def all_at_hand(patch: pytest.MonkeyPatch) -> None:
-    for module in (sums, plans, layers):
+    for module in (fused_clip, chunk_policy, layer_strategy):
         patch.setattr(module, "at_a_time", lambda dim: 64)
 
 
 @fault(
     "rows that depend on their place",
-    by(test_sums.test_a_row_does_not_depend_on_its_place, form="products"),
-    by(test_sums.test_a_row_does_not_depend_on_its_place, form="patches"),
-    by(test_sums.test_one_example_among_others_that_cancel, ratio=1e7),
+    by(test_fused_clip.test_a_row_does_not_depend_on_its_place, form="products"),
+    by(test_fused_clip.test_a_row_does_not_depend_on_its_place, form="patches"),
+    by(test_fused_clip.test_one_example_among_others_that_cancel, ratio=1e7),
 )
 def not_alike(patch: pytest.MonkeyPatch) -> None:
     """With products that round by where a row lies, as those of MKL do on processors with AVX2 and not with AVX-512."""
@@ -269,8 +271,8 @@ def not_alike(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "a weight of zero that lets NaN through",
-    by(test_terms.test_a_weight_of_zero_leaves_an_example_out_whatever_it_is, where="x", bad=torch.nan),
-    by(test_sums.test_an_example_that_is_not_finite_counts_as_zero, where="x", bad=torch.inf),
+    by(test_grad_forms.test_a_weight_of_zero_leaves_an_example_out_whatever_it_is, where="x", bad=torch.nan),
+    by(test_fused_clip.test_an_example_that_is_not_finite_counts_as_zero, where="x", bad=torch.inf),
 )
 def times_zero(patch: pytest.MonkeyPatch) -> None:
     def add(self: Outer, weights: Tensor, total: Tensor, step: float) -> None:
@@ -290,6 +292,6 @@ def by_inheritance(patch: pytest.MonkeyPatch) -> None:
         names: Iterable[str] = (base._name(kind) for kind in type(layer).__mro__)
         return next((base._RULES[name] for name in names if name in base._RULES), None)
 
-    patch.setattr(layers, "find", find)
+    patch.setattr(layer_strategy, "find", find)
     patch.setattr(rules, "find", find)
     patch.setattr(Witness, "confirms", lambda self, way: True)

@@ -6,21 +6,22 @@ import os
 
 import pytest
 
-from noisette import Laplace
-from noisette.account import Ledger, ledger
-from noisette.account.record import Record
-from noisette.grid import Grid
+from noisette._quantization import Grid
+from noisette.accounting import Ledger, ledger
+from noisette.accounting._ledger_format import Record
 from noisette.mechanism import Guarantee
+from noisette.noise import Laplace
 from noisette.training import private_run
-from tests import test_statistics
-from tests.account import test_ledger_files, test_record
 from tests.faults.table import by, fault
-from tests.training import test_private_run
+from tests.promises import test_ledger_files
+from tests.unit import test_private_means
+from tests.unit.accounting import test_ledger_format
+from tests.unit.training import test_private_run
 
 
 @fault(
     "a line that was cut short counts nothing",
-    by(test_record.test_no_byte_that_is_cut_off_makes_an_epsilon_smaller, payments=(1000, 9000)),
+    by(test_ledger_format.test_no_byte_that_is_cut_off_makes_an_epsilon_smaller, payments=(1000, 9000)),
 )
 def dropped(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Record, tail: bytes, name: str, now: str) -> bytes:
@@ -60,6 +61,6 @@ def unstamped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guarantee, "stamped", lambda self, *stamps: self)
 
 
-@fault("raw floats released", by(test_statistics.test_no_release_proves_anybody_absent_or_present, law=Laplace))
+@fault("raw floats released", by(test_private_means.test_no_release_proves_anybody_absent_or_present, law=Laplace))
 def raw(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Grid, "noised", lambda self, total, noise: total + noise)

@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 import torch
 
-from noisette import Gaussian, Generator, Mechanism, Noise, Private, Released, StudentT
-from noisette.spec import registered
+from noisette import Generator, Mechanism, Noise, Private, Released
+from noisette._spec import registered
+from noisette.noise import Gaussian, StudentT
 from noisette.training import private_run
-from tests import test_generator
 from tests.conformance import test_noise
-from tests.denoise import test_ks
-from tests.denoise.test_ks import KS
+from tests.distributed import test_same_run
 from tests.faults.audited import BALL, check_audit
 from tests.faults.table import Catcher, by, fault
-from tests.training import test_noise_of_a_run, test_private_run, test_reading
-from tests.training.distributed import test_same_run
-from tests.training.distributed.seams import sum_the_noise
-from tests.training.test_trained_is_accounted import test_trained_is_accounted as trained
+from tests.promises import test_run_noise
+from tests.promises.test_trained_is_accounted import test_trained_is_accounted as trained
+from tests.support.child_record import sum_the_noise
+from tests.unit import test_random
+from tests.unit.denoisers import test_ks
+from tests.unit.denoisers.test_ks import KS
+from tests.unit.training import test_private_run, test_reading
 
 LAWS = [kind.examples()[0] for kind in registered(Noise).values() if kind.__module__.startswith("noisette.")]
 QUICK = [noise for noise in LAWS if type(noise).__name__ not in {"VarianceGamma", "GeneralizedGaussian", "ScipyNoise"}]
@@ -62,7 +64,7 @@ def _released(patch: pytest.MonkeyPatch, change: Callable[[Release, Mechanism, P
 
 
 def _weaker_steps(factor: float) -> None:
-    run = by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05)
+    run = by(test_run_noise.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05)
     judges = _judges("Ranked and Laplace")
     attack = by(check_audit, mechanism=BALL, says="does not follow", heavy=True)
 
@@ -84,7 +86,7 @@ for _factor in (0.7, 0.9, 0.98):
 @fault(
     "noise skipped on an empty batch",
     *_judges("Ranked and Student-t"),
-    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=StudentT(9, 0.5), rate=1e-12),
+    by(test_run_noise.test_the_noise_of_a_run_is_the_declared_law, noise=StudentT(9, 0.5), rate=1e-12),
     by(check_audit, mechanism=BALL, says="lie under the claimed curve", heavy=True),
 )
 def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +100,7 @@ def none_on_an_empty_batch(patch: pytest.MonkeyPatch) -> None:
 @fault(
     "the same noise in every step",
     *_judges("Ranked and Student-t"),
-    by(test_noise_of_a_run.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05, heavy=True),
+    by(test_run_noise.test_the_noise_of_a_run_is_the_declared_law, noise=Gaussian(0.8), rate=0.05, heavy=True),
 )
 def same_in_every_step(patch: pytest.MonkeyPatch) -> None:
     kept: list[torch.Tensor] = []
@@ -153,7 +155,7 @@ def another_law(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "noise touched by torch.manual_seed",
-    by(test_generator.test_global_seeds_do_not_touch_it),
+    by(test_random.test_global_seeds_do_not_touch_it),
     by(test_private_run.test_noise_comes_from_the_system_unless_a_seed_is_given),
 )
 def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
@@ -167,7 +169,7 @@ def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "noise shared by forked processes",
-    by(test_generator.test_forked_children_draw_their_own),
+    by(test_random.test_forked_children_draw_their_own),
     by(test_reading.test_workers_have_no_key_of_any_generator, heavy=True),
 )
 def same_after_a_fork(patch: pytest.MonkeyPatch) -> None:
@@ -176,8 +178,8 @@ def same_after_a_fork(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "one stream for the sampler and the noise: of a generator",
-    by(test_generator.test_purposes_are_apart),
-    by(test_noise_of_a_run.test_noise_and_batches_come_from_streams_of_their_own),
+    by(test_random.test_purposes_are_apart),
+    by(test_run_noise.test_noise_and_batches_come_from_streams_of_their_own),
 )
 def purposes_ignored(patch: pytest.MonkeyPatch) -> None:
     start = Generator.__init__
@@ -186,7 +188,7 @@ def purposes_ignored(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "one stream for the sampler and the noise: of a run",
-    by(test_noise_of_a_run.test_noise_and_batches_come_from_streams_of_their_own),
+    by(test_run_noise.test_noise_and_batches_come_from_streams_of_their_own),
 )
 def one_purpose(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(private_run, "Generator", lambda seed, **_: Generator(seed))

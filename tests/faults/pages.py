@@ -10,14 +10,14 @@ from typing import Any
 import jinja2
 import pytest
 
-from noisette import Guarantee, meaning
-from noisette.recipes.points import Point
-from noisette.report import index, page, run, statement
-from noisette.report.run import Run
-from noisette.report.statement import Fact, Statement
-from tests import test_meaning
+from noisette import Guarantee, _guarantee
+from noisette.app.reports import html, index, run, statement
+from noisette.app.reports.run import Run
+from noisette.app.reports.statement import Fact, Statement
+from noisette.app.runs.metrics import Point
+from tests.app.reports import test_html, test_run, test_statement
 from tests.faults.table import by, fault
-from tests.report import test_page, test_run, test_statement
+from tests.unit import test_guarantee
 
 STAMPS = by(
     test_statement.test_stamps_come_first_in_every_form,
@@ -29,9 +29,9 @@ OTHERS = by(test_run.test_files_of_others_are_not_written_over)
 
 @fault(
     "a training loss on a page",
-    by(test_page.test_no_page_tells_a_training_loss, says="a training loss is told"),
+    by(test_html.test_no_page_tells_a_training_loss, says="a training loss is told"),
     by(
-        test_page.test_neighbours_have_the_same_pages,
+        test_html.test_neighbours_have_the_same_pages,
         says="a page tells neighbours apart",
         heavy=True,
         options=("--unsafe-show-private-metrics",),
@@ -79,38 +79,38 @@ def told_fields(told: dict[str, Any]) -> dict[str, Any]:
     return {name: told[name] for name in Guarantee.__dataclass_fields__}
 
 
-@fault("numbers of a statement rounded to the nearest", by(test_meaning.test_numbers_are_rounded_to_the_safe_side))
+@fault("numbers of a statement rounded to the nearest", by(test_guarantee.test_numbers_are_rounded_to_the_safe_side))
 def rounded_down(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(test_meaning, "percent", lambda share: f"{100 * share:.1f}%")
+    patch.setattr(test_guarantee, "percent", lambda share: f"{100 * share:.1f}%")
 
 
 @fault(
     "the best test of a pair at half its strength",
-    by(test_meaning.test_a_pair_leaves_what_the_trade_off_leaves, epsilon=1.0, delta=1e-5),
-    by(test_meaning.test_no_test_of_a_gaussian_finds_more_than_is_told, scale=1.0),
+    by(test_guarantee.test_a_pair_leaves_what_the_trade_off_leaves, epsilon=1.0, delta=1e-5),
+    by(test_guarantee.test_no_test_of_a_gaussian_finds_more_than_is_told, scale=1.0),
 )
 def weak_pair(patch: pytest.MonkeyPatch) -> None:
-    honest = meaning.found
-    patch.setattr(test_meaning, "found", lambda epsilon, delta, alarms: honest(epsilon / 2, delta, alarms))
+    honest = _guarantee.found
+    patch.setattr(test_guarantee, "found", lambda epsilon, delta, alarms: honest(epsilon / 2, delta, alarms))
 
 
 @fault("a statement of one pair instead of the curve", by(test_statement.test_numbers_are_those_of_the_whole_curve))
 def pair_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Run, "found", lambda self, alarms: meaning.found(self.promise.epsilon, self.promise.delta, alarms))
+    patch.setattr(Run, "found", lambda self, alarms: _guarantee.found(self.promise.epsilon, self.promise.delta, alarms))
 
 
-@fault("a stranger's words as HTML", by(test_page.test_a_page_stands_alone))
+@fault("a stranger's words as HTML", by(test_html.test_a_page_stands_alone))
 def unescaped(patch: pytest.MonkeyPatch) -> None:
     class Trusting(jinja2.Environment):
         def __init__(self, **options: Any) -> None:
             super().__init__(**(options | {"autoescape": False}))
 
-    patch.setattr(page, "Environment", Trusting)
+    patch.setattr(html, "Environment", Trusting)
 
 
 @fault("a page over a file of somebody else", OTHERS)
 def written_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(page, "check_place", lambda path: None)
+    patch.setattr(html, "check_place", lambda path: None)
 
 
 @fault("an unfinished run that is reported", by(test_run.test_an_unfinished_run))
@@ -123,7 +123,7 @@ def _done(point: Point) -> Point:
     return replace(point, total=point.paid)
 
 
-@fault("an index that forgets what a run spent", by(test_page.test_an_index))
+@fault("an index that forgets what a run spent", by(test_html.test_an_index))
 def forgotten(patch: pytest.MonkeyPatch) -> None:
     honest = index._purses
     patch.setattr(index, "_purses", lambda books: honest(books[-1:]))

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from accelerate import Accelerator
 
-from noisette.cli import loggers
-from noisette.recipes import open_run
-from noisette.recipes.points import Point
-from noisette.recipes.settings import Settings
-from noisette.recipes.tasks import Classification, Regression
-from tests import test_locks
-from tests.cli import test_loggers, test_regression
+from noisette.app.commands import loggers
+from noisette.app.recipes.tasks import Classification, Regression
+from noisette.app.runs import training_run
+from noisette.app.runs.metrics import Point
+from noisette.app.runs.run_settings import Settings
+from tests.app.commands import test_loggers, test_regression
+from tests.app.recipes import test_tasks
 from tests.faults.table import by, fault
-from tests.integrations import test_transformers
-from tests.recipes import test_tasks
+from tests.unit import test_locks
+from tests.unit.integrations import test_transformers
 
 
 @fault("an error in units of the bounds", by(test_tasks.test_measures_are_those_of_scikit_learn))
@@ -36,7 +36,7 @@ def nameless(patch: pytest.MonkeyPatch) -> None:
     def without(settings: Settings, **given: Any) -> Settings:
         return Settings(**{**vars(settings), **given, "labels": None})
 
-    patch.setattr(open_run, "replace", without)
+    patch.setattr(training_run, "replace", without)
 
 
 @fault("the training loss in a log", by(test_loggers.test_trackio))
@@ -54,4 +54,4 @@ def unknown_precision(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a lock that locks nothing", by(test_locks.test_a_lock_ends_with_its_process, shared=False))
 def no_lock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(test_locks.locks, "hold", lambda file, **given: None)
+    patch.setattr(test_locks._locks, "hold", lambda file, **given: None)

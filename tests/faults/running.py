@@ -9,16 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette import Gaussian, Generator, Mechanism, Private, Released, files
-from noisette.account import Ledger, ledger, record
-from noisette.denoise import KS, Denoiser, LowPass, State
+from noisette import Generator, Mechanism, Private, Released, _io
+from noisette.accounting import Ledger, _ledger_format, ledger
+from noisette.denoisers import KS, Denoiser, LowPass, State
+from noisette.noise import Gaussian
 from noisette.training import PoissonSampler, PrivateRun, private_run
-from tests import test_files
-from tests.account import test_ledger
 from tests.conformance.denoiser_checks import check_bad_input, check_post_processing
 from tests.conformance.test_denoisers import test_denoiser as conforms
 from tests.faults.table import Catcher, by, fault
-from tests.training import test_kill, test_private_run, test_resume, test_trained_is_accounted
+from tests.promises import test_kill, test_resume, test_trained_is_accounted
+from tests.unit import test_io
+from tests.unit.accounting import test_ledger
+from tests.unit.training import test_private_run
 
 STEPS = test_trained_is_accounted.test_trained_is_accounted
 
@@ -186,7 +188,7 @@ def not_synced(patch: pytest.MonkeyPatch) -> None:
     by(test_resume.test_a_cut_ledger_is_refused),
 )
 def any_chain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(record, "_chain", lambda head, entry: "f" * 16)
+    patch.setattr(_ledger_format, "_chain", lambda head, entry: "f" * 16)
     patch.setattr(Ledger, "holds", lambda self, head: True)
 
 
@@ -219,15 +221,15 @@ def any_mechanism(patch: pytest.MonkeyPatch) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@fault("a fixed temporary name", by(test_files.test_two_writers_of_one_file_do_not_meet, says="file exists"))
+@fault("a fixed temporary name", by(test_io.test_two_writers_of_one_file_do_not_meet, says="file exists"))
 def one_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(files, "_beside", lambda path: path.with_name(f"{path.name}.new"))
+    patch.setattr(_io, "_beside", lambda path: path.with_name(f"{path.name}.new"))
 
 
 @fault(
     "a fixed temporary name: of a file that is cut",
-    by(test_files.test_two_writers_of_one_file_do_not_meet, says="cannot be written"),
-    by(test_files.test_what_another_has_begun_to_write_is_left_alone),
+    by(test_io.test_two_writers_of_one_file_do_not_meet, says="cannot be written"),
+    by(test_io.test_what_another_has_begun_to_write_is_left_alone),
 )
 def one_name_for_all(patch: pytest.MonkeyPatch) -> None:
     one_name(patch)

@@ -11,8 +11,9 @@ import pytest
 from noisette import Generator
 from noisette.training import PoissonSampler
 from tests.faults.table import Catcher, Plant, by, fault
-from tests.training import test_sampler, test_sensitivity, test_trained_is_accounted
-from tests.training.test_sensitivity import Case
+from tests.promises import test_sensitivity, test_trained_is_accounted
+from tests.promises.test_sensitivity import Case
+from tests.unit.training import test_batching
 
 Draw = Callable[[np.random.Generator, int, float], np.ndarray]
 """Indices of a batch out of so many examples at a rate."""
@@ -22,7 +23,7 @@ def _judges(*, heavy: bool = True) -> tuple[Catcher, ...]:
     """The test of the sampler, and that of a whole run, which `heavy` leaves to `make slow`."""
     run, says = test_trained_is_accounted.test_trained_is_accounted, "batches are not Poisson"
     return (
-        by(test_sampler.test_sampling_is_poisson, rate=0.1),
+        by(test_batching.test_sampling_is_poisson, rate=0.1),
         by(run, name="L2 and Gaussian", says=says, heavy=heavy),
     )
 
@@ -62,7 +63,7 @@ def with_replacement(rng: np.random.Generator, examples: int, rate: float) -> np
     return rng.integers(examples, size=rng.poisson(examples * rate))
 
 
-@fault("empty batches drawn again", by(test_sampler.test_sampling_is_poisson, rate=0.02))
+@fault("empty batches drawn again", by(test_batching.test_sampling_is_poisson, rate=0.02))
 def never_empty(patch: pytest.MonkeyPatch) -> None:
     draw = PoissonSampler.draw
 
@@ -89,7 +90,7 @@ def in_pairs(rng: np.random.Generator, examples: int, rate: float) -> np.ndarray
 
 @fault(
     "micro-batches cut from a list",
-    by(test_sampler.test_groups_are_drawn_uniformly_and_independently),
+    by(test_batching.test_groups_are_drawn_uniformly_and_independently),
     by(test_sensitivity.check_micro_batches, case=Case(micro_batch=2, rate=1.0, one=1)),
 )
 def cut_from_a_list(patch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from noisette import Encoder, Generator, Private
-from noisette.account import pld
+from noisette.accounting import pld
 from noisette.mechanism import Mechanisms
-from noisette.training import PoissonSampler, private_run, share
-from noisette.training.units import Units
-from tests.account import test_cut
+from noisette.training import PoissonSampler, _rank_slice, private_run
+from noisette.training._units import Units
 from tests.faults.table import by, fault
-from tests.training import test_capped, test_units
+from tests.promises import test_truncated_batches
+from tests.unit.accounting import test_truncation
+from tests.unit.training import test_units
 
 MOVE = test_units.test_one_unit_moves_the_sum_by_the_encoding_of_its_mean
 
@@ -29,8 +30,8 @@ def examples_are_drawn(patch: pytest.MonkeyPatch) -> None:
     """Each example by itself; those of one unit that were drawn are averaged. A unit of sixty is nearly always in."""
 
     def draws(
-        mechanisms: Mechanisms, left: Sequence[int], mine: share.Share, sampling: Generator
-    ) -> Iterator[share.Draw]:
+        mechanisms: Mechanisms, left: Sequence[int], mine: _rank_slice.Share, sampling: Generator
+    ) -> Iterator[_rank_slice.Draw]:
         assert mine.units is not None
         for which, (mechanism, steps) in enumerate(zip(mechanisms, left, strict=True)):
             sampler = PoissonSampler(mine.examples, mechanism.rate, sampling)
@@ -38,9 +39,9 @@ def examples_are_drawn(patch: pytest.MonkeyPatch) -> None:
                 index = sampler.draw()
                 index = index[np.argsort(mine.units.numbers[index], kind="stable")]
                 groups = np.unique(mine.units.numbers[index], return_inverse=True)[1]
-                yield share.Draw(which, index, groups)
+                yield _rank_slice.Draw(which, index, groups)
 
-    patch.setattr(share, "draws", draws)
+    patch.setattr(_rank_slice, "draws", draws)
     patch.setattr(private_run, "draws", draws)
 
 
@@ -90,8 +91,8 @@ def _groups_by(patch: pytest.MonkeyPatch, joined: object) -> None:
 
 @fault(
     "the cut not paid for",
-    by(test_cut.test_batches_that_are_often_cut, units=50, rate=0.1, most=8, scale=1.0, steps=20),
-    by(test_cut.check_one_cut_step, units=10, rate=0.5, most=5, scale=1.0, tight=False),
+    by(test_truncation.test_batches_that_are_often_cut, units=50, rate=0.1, most=8, scale=1.0, steps=20),
+    by(test_truncation.check_one_cut_step, units=10, rate=0.5, most=5, scale=1.0, tight=False),
 )
 def cut_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pld, "exchanges", lambda sampling: ())
@@ -99,7 +100,7 @@ def cut_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "an example that takes another one's place counted as one more",
-    by(test_cut.check_one_cut_step, units=20, rate=1.0, most=20, scale=1.0, tight=False),
+    by(test_truncation.check_one_cut_step, units=20, rate=1.0, most=20, scale=1.0, tight=False),
 )
 def exchanged_for_nothing(patch: pytest.MonkeyPatch) -> None:
     curve = pld.step_curve
@@ -108,8 +109,8 @@ def exchanged_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "a cut that always drops the same examples",
-    by(test_capped.test_a_cut_batch_has_just_as_many_and_nobody_is_always_left_out),
-    by(test_capped.test_one_drawn_set_is_cut_to_others_each_time),
+    by(test_truncated_batches.test_a_cut_batch_has_just_as_many_and_nobody_is_always_left_out),
+    by(test_truncated_batches.test_one_drawn_set_is_cut_to_others_each_time),
 )
 def last_ones_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoissonSampler, "_cut", lambda self, index: index[: self._most])
@@ -117,8 +118,8 @@ def last_ones_dropped(patch: pytest.MonkeyPatch) -> None:
 
 @fault(
     "a cut that cuts nothing",
-    by(test_capped.test_a_cut_batch_has_just_as_many_and_nobody_is_always_left_out),
-    by(test_capped.test_memory_never_exceeds_that_of_a_full_batch, steps=2000, says="<=", heavy=True),
+    by(test_truncated_batches.test_a_cut_batch_has_just_as_many_and_nobody_is_always_left_out),
+    by(test_truncated_batches.test_memory_never_exceeds_that_of_a_full_batch, steps=2000, says="<=", heavy=True),
 )
 def nobody_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoissonSampler, "_cut", lambda self, index: index)

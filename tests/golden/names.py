@@ -15,53 +15,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noisette import (
-    L2,
-    Blocks,
+from noisette import Mechanism, Poisson, Private, _native, guarantee, make_private, release, tradeoff
+from noisette._spec import registered
+from noisette.accounting._truncation import uncut
+from noisette.accounting.base import Accountant, accountants
+from noisette.accounting.best_of import Search
+from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
+from noisette.accounting.pld import privacy_loss
+from noisette.app.commands import main
+from noisette.app.recipes import Recipe
+from noisette.encoders import L2, Encoder, Ranked, Snap
+from noisette.encoders.profiles import Blocks, Empirical, HalfNormal, PaperGaussian, Power, Profiles, Quantiles, Tails
+from noisette.errors import Unaccountable
+from noisette.noise import (
     Cauchy,
-    Empirical,
     Gaussian,
     GeneralizedGaussian,
-    HalfNormal,
     Laplace,
     Logistic,
-    Mechanism,
-    PaperGaussian,
-    Poisson,
-    Power,
-    Private,
-    Quantiles,
-    Ranked,
+    Noise,
     ScipyNoise,
     Sech,
-    Snap,
     StudentT,
-    Tails,
     VarianceGamma,
-    compiled,
-    guarantee,
-    make_private,
-    release,
-    tradeoff,
 )
-from noisette.account.base import Accountant, accountants
-from noisette.account.cut import uncut
-from noisette.account.pld import privacy_loss
-from noisette.cli import main
-from noisette.encode import Encoder
-from noisette.errors import Unaccountable
-from noisette.generator import Generator
-from noisette.noise import Noise
-from noisette.profiles import Profiles
-from noisette.recipes import Recipe
-from noisette.search import Search
-from noisette.spec import registered
-from noisette.statistics import plan_means, private_means
+from noisette.private_means import plan_means, private_means
+from noisette.random import Generator
 from noisette.training import private_run
-from noisette.training.sampler import PoissonSampler
-from noisette.training.units import Units
-from noisette.trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
-from tests.data.synthetic import idx_set
+from noisette.training._batching import PoissonSampler
+from noisette.training._units import Units
+from tests.support.synthetic_datasets import idx_set
 
 NOISES: dict[str, Noise] = {
     "gaussian": Gaussian(scale=1.1),
@@ -237,7 +220,7 @@ CACHE, DATA = "NOISETTE_CACHE", "NOISETTE_DATA"
 
 def variants() -> list[str]:
     """The variants that run on this machine."""
-    return list(compiled.native.variants()) if hasattr(compiled, "native") else []
+    return list(_native.native.variants()) if hasattr(_native, "native") else []
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

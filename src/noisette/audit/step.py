@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from noisette.account import Tradeoff, tradeoff
-from noisette.audit.bounds import Array, ks_p_value, upper_bound
-from noisette.audit.canary import Neighbours, Separation, in_image, neighbours, releases
-from noisette.audit.statistic import Statistic
+from noisette._spec import real, whole
+from noisette.accounting import Tradeoff, tradeoff
+from noisette.audit._canary import Neighbours, Separation, in_image, neighbours, releases
+from noisette.audit._intervals import Array, ks_p_value, upper_bound
+from noisette.audit._likelihood_ratio import Statistic
 from noisette.errors import InvalidInput
-from noisette.generator import Generator
 from noisette.mechanism import Mechanism
-from noisette.spec import real, whole
+from noisette.random import Generator
 
 __all__ = ["Attack", "Audit", "Point", "attacks", "audit"]
 
@@ -152,7 +152,8 @@ def audit(
     **Formal guarantees.** A mechanism that keeps its claim is refuted with a probability of at most `level`. A passed
     audit proves nothing.
 
-    >>> from noisette import Gaussian, L2
+    >>> from noisette.encoders import L2
+    >>> from noisette.noise import Gaussian
     >>> audit(Mechanism(L2(dim=20), Gaussian(scale=1.0), rate=0.1, steps=100), steps=100, seed=0).verdict
     'consistent with the claim'
     """

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from noisette.account import Ledger
+from noisette._spec import whole
+from noisette.accounting import Ledger
 from noisette.errors import InvalidInput
 from noisette.mechanism import Guarantee
-from noisette.spec import whole
 
 __all__ = ["Array", "PrivateEstimator", "Range", "Scale", "tensor"]
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisette.account import Ledger
-from noisette.encode import L2
+from noisette._gradients import Loss
+from noisette.accounting import Ledger
+from noisette.encoders import L2
 from noisette.estimators.base import Array, PrivateEstimator, Range
-from noisette.gradients import Loss
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.training import make_private, plan
 

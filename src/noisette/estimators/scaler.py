@@ -10,7 +10,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from noisette.estimators.base import Array, PrivateEstimator, Scale
-from noisette.statistics import plan_means, private_means
+from noisette.private_means import plan_means, private_means
 
 __all__ = ["PrivateStandardScaler"]
 

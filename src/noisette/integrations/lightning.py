@@ -10,7 +10,7 @@ import lightning
 from torch.utils.data import DataLoader
 
 from noisette.errors import InvalidInput
-from noisette.integrations.turns import epoch, turns
+from noisette.integrations._dummy_loader import epoch, turns
 from noisette.mechanism import Guarantee
 from noisette.training import PrivateRun
 from noisette.training.trainer import check_same

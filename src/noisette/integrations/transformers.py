@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers.trainer_utils import TrainOutput
 
-from noisette import files
-from noisette.account import Ledger
-from noisette.denoise import Denoiser
-from noisette.encode import Encoder
+from noisette import _io
+from noisette.accounting import Ledger
+from noisette.denoisers import Denoiser
+from noisette.encoders import Encoder
 from noisette.errors import InvalidInput
-from noisette.integrations.turns import epoch, turns
+from noisette.integrations._dummy_loader import epoch, turns
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Noise
 from noisette.objectives import Objective, own_loss
@@ -149,7 +149,7 @@ class PrivateTrainer(transformers.Trainer):
         check_same(self.private, getattr(self.optimizer, "optimizer", self.optimizer))
         if resume_from_checkpoint is not None:
             path = Path(resume_from_checkpoint) / _STATE
-            state = files.load(path)
+            state = _io.load(path)
             try:
                 self.private.load_state_dict(state)
             except (LookupError, TypeError, ValueError):
@@ -177,7 +177,7 @@ class PrivateTrainer(transformers.Trainer):
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save and self.private is not None:
-            files.save(Path(output_dir) / _STATE, self.private.state_dict())
+            _io.save(Path(output_dir) / _STATE, self.private.state_dict())
 
     def _finalize_training(self, *given: Any) -> TrainOutput:
         result: TrainOutput = super()._finalize_training(*given)

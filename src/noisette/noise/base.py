@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from noisette._spec import Spec
 from noisette.errors import InvalidInput
-from noisette.generator import Generator
-from noisette.noise.accuracy import Accuracy
-from noisette.noise.domain import Domain
-from noisette.spec import Spec
+from noisette.noise._domain import Domain
+from noisette.noise._sampling_error import Accuracy
+from noisette.random import Generator
 
 __all__ = ["Array", "Noise"]
 
@@ -157,7 +157,7 @@ class Noise(Spec):
     def sample(self, shape: tuple[int, ...], generator: Generator, device: str | torch.device = "cpu") -> torch.Tensor:
         """Independent draws, float64, of any shape and on any device.
 
-        >>> from noisette import Gaussian
+        >>> from noisette.noise import Gaussian
         >>> Gaussian(scale=2.0).sample((3, 4), Generator()).shape
         torch.Size([3, 4])
         """
@@ -179,7 +179,7 @@ class Noise(Spec):
     def cdf(self, x: npt.ArrayLike) -> Array:
         """P(X <= x), any shape.
 
-        >>> from noisette import Cauchy
+        >>> from noisette.noise import Cauchy
         >>> float(Cauchy(scale=1.0).cdf(1.0))
         0.75
         """
@@ -213,7 +213,7 @@ class Noise(Spec):
 
         Rounding errors are added on the safe side, so for a certified law this is an upper bound.
 
-        >>> from noisette import Laplace
+        >>> from noisette.noise import Laplace
         >>> Laplace(scale=1.0).hockey_stick([0.0, 1.0], tau=1.0).round(4).tolist()
         [0.3935, 0.0]
         """
@@ -232,7 +232,7 @@ class Noise(Spec):
     def loss(self, y: npt.ArrayLike, tau: float) -> Array:
         """Log z(y) - log z(y + tau), the loss of an outcome y + tau, any shape.
 
-        >>> from noisette import Laplace
+        >>> from noisette.noise import Laplace
         >>> Laplace(scale=1.0).loss([-0.5, 0.0, 3.0], tau=1.0).tolist()
         [0.0, 1.0, 1.0]
         """
@@ -242,7 +242,7 @@ class Noise(Spec):
     def largest_loss(self, tau: npt.ArrayLike) -> Array:
         """What no outcome's loss exceeds at each of the shifts `tau`; infinite where nothing bounds it.
 
-        >>> from noisette import Gaussian, Laplace
+        >>> from noisette.noise import Gaussian, Laplace
         >>> Laplace(scale=2.0).largest_loss([0.0, 1.0]).tolist(), Gaussian(scale=2.0).largest_loss([0.0, 1.0]).tolist()
         ([0.0, 0.5], [0.0, inf])
         """
@@ -254,7 +254,7 @@ class Noise(Spec):
     def log_moments(self, orders: npt.ArrayLike, tau: float) -> Array | None:
         """Log of E_k(tau) = integral of z(x - tau)^k z(x)^(1-k) dx for each order k; None without a closed form.
 
-        >>> from noisette import Gaussian
+        >>> from noisette.noise import Gaussian
         >>> Gaussian(scale=1.0).log_moments([2, 3], tau=1.0).tolist()
         [1.0, 3.0]
         """

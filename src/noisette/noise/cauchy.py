@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
-from noisette.noise.accuracy import Accuracy
+from noisette.noise._loss_regions import log_quadratic_ratio, quadratic
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import log_quadratic_ratio, quadratic
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from scipy import special
 
-from noisette import compiled
-from noisette.generator import Generator
-from noisette.noise.accuracy import Accuracy
+from noisette import _native
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
+from noisette.random import Generator
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Gaussian(Noise):
     def _sample(self, n: int, generator: Generator) -> Array:
         # Box and Muller's pairs: exact, and faster than inverting the distribution function. Without the kernel torch,
         # since it has vectors for it on every processor, and numpy on few.
-        half, isa = (n + 1) // 2, compiled.variant()
+        half, isa = (n + 1) // 2, _native.variant()
         if isa is None:
             radius, angle = torch.from_numpy(generator.deep(half)), torch.from_numpy(generator.uniforms(half))
             return self._turned(radius, angle).view(-1)[:n].numpy()
         draws = np.empty(2 * half)
-        compiled.native.gaussian_pairs(generator.words(3 * half), draws, isa)  # the same words, in the same places
+        _native.native.gaussian_pairs(generator.words(3 * half), draws, isa)  # the same words, in the same places
         return draws[:n]
 
     def _turned(self, radius: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:

@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
-from noisette.generator import Generator
-from noisette.noise.accuracy import Accuracy
+from noisette.noise._domain import Domain
+from noisette.noise._rejection_sampler import strips
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
-from noisette.noise.domain import Domain
-from noisette.noise.strips import strips
+from noisette.random import Generator
 
 
 @dataclass(frozen=True)

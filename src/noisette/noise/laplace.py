@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from noisette.noise.accuracy import Accuracy
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
-from noisette.noise.accuracy import Accuracy
+from noisette.noise._loss_regions import hyperbolic, log_cosh_ratio
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
 
 @dataclass(frozen=True)

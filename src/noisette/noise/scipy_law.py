@@ -9,14 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from noisette._spec import real
 from noisette.errors import InvalidInput
-from noisette.generator import Generator
+from noisette.noise._rejection_sampler import strips
 from noisette.noise.base import Array, Noise
 from noisette.noise.gaussian import Gaussian
 from noisette.noise.laplace import Laplace
 from noisette.noise.logistic import Logistic
-from noisette.noise.strips import strips
-from noisette.spec import real
+from noisette.random import Generator
 
 # Laws that are ours as well: their proofs and closed forms hold for them, and epsilon is a bound.
 _REVIEWED = {"norm": Gaussian(1.0), "laplace": Laplace(1.0), "logistic": Logistic(1.0)}

@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from noisette.noise.accuracy import Accuracy
+from noisette.noise._loss_regions import hyperbolic, log_cosh_ratio
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
-from noisette.noise.regions import hyperbolic, log_cosh_ratio
 
 _CATALAN = 0.915965594177219015
 

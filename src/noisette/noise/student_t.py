@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from scipy import special
 
-from noisette import compiled
-from noisette.generator import Generator
-from noisette.noise.accuracy import Accuracy
+from noisette import _native
+from noisette.noise._domain import Domain
+from noisette.noise._loss_regions import log_quadratic_ratio, quadratic
+from noisette.noise._sampling_error import Accuracy
 from noisette.noise.base import Array, Noise
-from noisette.noise.domain import Domain
-from noisette.noise.regions import log_quadratic_ratio, quadratic
+from noisette.random import Generator
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class StudentT(Noise):
     def _sample(self, n: int, generator: Generator) -> Array:
         # Bailey's polar form: exact, and far faster than inverting the distribution function. Without the kernel torch,
         # since it has vectors for it on every processor, and numpy on few.
-        isa = compiled.variant()
+        isa = _native.variant()
         if isa is None:
             signs, angle = (torch.from_numpy(part) for part in generator.signed(n))
             return self._turned(torch.from_numpy(generator.deep(n)), angle.mul_(signs)).numpy()
         draws = np.empty(n)
-        compiled.native.student_draws(generator.words(4 * n), self.df, draws, isa)  # the same words, in the same places
+        _native.native.student_draws(generator.words(4 * n), self.df, draws, isa)  # the same words, in the same places
         return draws
 
     def _turned(self, radius: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,13 @@
 """Training: Poisson batches, private steps, checkpoints."""
 
-from noisette.training.check import Finding, Report, check
-from noisette.training.entrance import make_private
-from noisette.training.fix import StatisticsDropped, fix
+from noisette.training._batching import PoissonSampler
+from noisette.training._distributed import Processes, join
+from noisette.training._fix import StatisticsDropped, fix
+from noisette.training.make_private import make_private
 from noisette.training.plan import plan
 from noisette.training.private_run import PrivateRun
-from noisette.training.processes import Processes, join
-from noisette.training.sampler import PoissonSampler
 from noisette.training.trainer import Progress, Trainer, accuracy, answers
+from noisette.training.validate import Finding, Report, check
 
 __all__ = [
     "Finding",

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from noisette._gradients.state_guard import behind
 from noisette.errors import InvalidInput
-from noisette.gradients.calls import behind
 
 __all__ = ["refuse_closed_over"]
 

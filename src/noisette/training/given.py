@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from noisette.batch import as_batch
+from noisette._pytree import as_batch
 from noisette.errors import InvalidInput
-from noisette.training.examples import Held
+from noisette.training._datasets import Held
+from noisette.training._reject_loader_options import foreign_batches
 from noisette.training.mapped import Mapped, has_mapped
-from noisette.training.refusing import foreign_batches
 
 __all__ = ["count", "held"]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
-from noisette.batch import Batch, as_batch, is_array, plain
-from noisette.training.examples import Held, Index
+from noisette._pytree import Batch, as_batch, is_array, plain
+from noisette.training._datasets import Held, Index
 
 __all__ = ["Mapped", "has_mapped"]
 

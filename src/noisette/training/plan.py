@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from noisette.account.accountant import check_delta
-from noisette.account.calibrate import calibrate
-from noisette.account.cut import largest_batch
-from noisette.encode import L2, Encoder
+from noisette._gradients import trained_parameters
+from noisette._spec import positive, whole
+from noisette.accounting._truncation import largest_batch
+from noisette.accounting.account import check_delta
+from noisette.accounting.calibrate import calibrate
+from noisette.encoders import L2, Encoder
 from noisette.errors import InvalidInput
-from noisette.gradients import trained_parameters
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
-from noisette.spec import positive, whole
+from noisette.training._reject_loader_options import draws_its_own
+from noisette.training._units import Units
 from noisette.training.given import count
-from noisette.training.refusing import draws_its_own
-from noisette.training.units import Units
 
 __all__ = ["plan", "with_dim"]
 

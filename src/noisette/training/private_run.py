@@ -10,22 +10,22 @@ from typing import Any, NoReturn
 import numpy as np
 from torch import Tensor, nn
 
-from noisette.account import Ledger, guarantee
-from noisette.batch import change
-from noisette.denoise import Denoiser, State
-from noisette.door import release
+from noisette._gradients import Gradients, own_randomness
+from noisette._numerics import fingerprint
+from noisette._private import Private, Released, silence
+from noisette._pytree import change
+from noisette._release import release
+from noisette._spec import canonical
+from noisette.accounting import Ledger, guarantee
+from noisette.denoisers import Denoiser, State
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
-from noisette.generator import Generator
-from noisette.gradients import Gradients, own_randomness
 from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
-from noisette.numerics import fingerprint
-from noisette.private import Private, Released, silence
-from noisette.spec import canonical
-from noisette.training.examples import Draw, Examples, Part
-from noisette.training.gathering import Gathering
-from noisette.training.guard import Guard
-from noisette.training.lookahead import ahead, flat
-from noisette.training.share import Share, draws
+from noisette.random import Generator
+from noisette.training._datasets import Draw, Examples, Part
+from noisette.training._grad_guard import Guard
+from noisette.training._grouped_encoder import Gathering
+from noisette.training._lookahead import ahead, flat
+from noisette.training._rank_slice import Share, draws
 
 __all__ = ["PrivateRun"]
 
@@ -117,7 +117,9 @@ class PrivateRun:
         """The turns of a loop that begins now, which are the steps that are left: what a progress bar asks for.
 
         >>> import torch
-        >>> from noisette import L2, Gaussian, make_private
+        >>> from noisette import make_private
+        >>> from noisette.encoders import L2
+        >>> from noisette.noise import Gaussian
         >>> mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=3)
         >>> private = make_private(nn.Linear(2, 1), nn.MSELoss(), (torch.ones(8, 2), torch.ones(8, 1)), mechanism)
         >>> len(private), len(list(private)), len(private)

@@ -13,10 +13,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from noisette import files
-from noisette.denoise import State
+from noisette import _io
+from noisette._spec import whole
+from noisette.denoisers import State
 from noisette.errors import InvalidInput
-from noisette.spec import whole
 from noisette.training.private_run import PrivateRun
 
 __all__ = ["Progress", "Trainer", "accuracy", "answers", "check_same"]
@@ -37,7 +37,9 @@ class Trainer:
     The model is that of the private run, and the optimizer has to be over its parameters. `averaging` above 0 keeps an
     exponential moving average of the weights with that factor, which `evaluated` returns.
 
-    >>> from noisette import L2, Gaussian, Mechanism, make_private
+    >>> from noisette import Mechanism, make_private
+    >>> from noisette.encoders import L2
+    >>> from noisette.noise import Gaussian
     >>> model, x, y = nn.Linear(4, 2), torch.randn(100, 4), torch.randint(2, (100,))
     >>> mechanism = Mechanism(L2(dim=10), Gaussian(scale=1.0), rate=0.1, steps=3)
     >>> private = make_private(model, nn.CrossEntropyLoss(), (x, y), mechanism)
@@ -80,11 +82,11 @@ class Trainer:
         Of several processes, number 0 writes it, without waiting for the others, which may be lost.
         """
         if self.private.processes.first:
-            files.save(path, self._state())
+            _io.save(path, self._state())
 
     def load(self, path: str | Path) -> None:
         """Go on from a checkpoint of the same mechanism and ledger; every process loads it."""
-        self.restore(files.load(path), path)
+        self.restore(_io.load(path), path)
 
     def restore(self, state: Any, path: str | Path) -> None:
         """Go on from what `save` wrote, read already; `path` is for the error that it is something else."""
@@ -92,12 +94,12 @@ class Trainer:
         try:
             self.private.load_state_dict(state["private"])
             self._check_private(fresh)
-            files.fill(self.model, state["model"], path)
+            _io.fill(self.model, state["model"], path)
             self.optimizer.load_state_dict(state["optimizer"])
             if self.scheduler is not None:
                 self.scheduler.load_state_dict(state["scheduler"])
             if self._average is not None:
-                files.fill(self._average, state["average"], path)
+                _io.fill(self._average, state["average"], path)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):
             raise InvalidInput(
                 f"{path} is not a checkpoint of this model.", hint="resume with the model and optimizer of the run"
@@ -107,7 +109,7 @@ class Trainer:
         """Raise where what was loaded does not look like `fresh`, the state of a run that begins."""
         loaded = self.private.state_dict()
         whole("updates", loaded["updates"], least=0, most=self.private.paid if loaded["ledgers"] else None)
-        if not files.alike(fresh, loaded["denoiser_state"]) or not isinstance(loaded["previous"], Tensor | None):
+        if not _io.alike(fresh, loaded["denoiser_state"]) or not isinstance(loaded["previous"], Tensor | None):
             raise TypeError
 
     def _state(self) -> dict[str, Any]:

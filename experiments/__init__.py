@@ -1,0 +1,1 @@
+"""Scripts that compute and draw the figures, and their tests."""

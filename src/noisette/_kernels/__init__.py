@@ -1,1 +1,0 @@
-"""Encode-and-accumulate kernels. The torch reference is the specification."""

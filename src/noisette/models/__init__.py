@@ -1,7 +1,0 @@
-"""Small models that train well with differential privacy, and a way to build them by name."""
-
-from noisette.models.build import build
-from noisette.models.convolutional import cifar_cnn, digits_cnn, maps_cnn, mnist_cnn
-from noisette.models.dense import linear, mlp
-
-__all__ = ["build", "cifar_cnn", "digits_cnn", "linear", "maps_cnn", "mlp", "mnist_cnn"]

@@ -1,7 +1,0 @@
-"""What the tests of statements and pages need."""
-
-from __future__ import annotations
-
-from tests.cli.conftest import noisette
-
-__all__ = ["noisette"]
