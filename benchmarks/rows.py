@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisette._gradients.fused_clip import at_a_time
+from noisette._gradients.fused_clip import rows_at_a_time
 from noisette._native.cpu import new_layers
 from noisette.encoders import L2
 
@@ -25,7 +25,7 @@ def by_rows(x: Tensor, g: Tensor, total: Tensor) -> None:
     """A product in float32 for each example, norms of these numbers, and their sum in float64."""
     kernel = L2(dim=total.numel()).kernel()
     assert kernel is not None
-    few = min(len(x), at_a_time(total.numel()))
+    few = min(len(x), rows_at_a_time(total.numel()))
     rows = torch.empty(few, total.numel())
     for start in range(0, len(x), few):
         some = slice(start, start + few)

@@ -17,7 +17,7 @@ from torch import nn
 from noisette import Ledger, Mechanism, calibrate, make_private
 from noisette.encoders import L2
 from noisette.noise import Gaussian
-from noisette.training import accuracy, join
+from noisette.training import accuracy, process_group
 
 EXAMPLES, DIM = 1437, 650
 
@@ -27,8 +27,8 @@ def main(small: bool = False) -> float:
     x, y = torch.tensor(pixels / 16).float(), torch.tensor(labels)
     open_plan = Mechanism(L2(dim=DIM), Gaussian(), rate=256 / EXAMPLES, steps=2 if small else 60)
     mechanism = calibrate(open_plan, 3.0, 1e-5, examples=EXAMPLES)
-    with join() as processes, tempfile.TemporaryDirectory() as folder:
-        mine = slice(processes.number, EXAMPLES, processes.size)  # what this process alone holds
+    with process_group() as processes, tempfile.TemporaryDirectory() as folder:
+        mine = slice(processes.rank, EXAMPLES, processes.size)  # what this process alone holds
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(64, 10))
         books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if processes.first else []

@@ -19,7 +19,7 @@ from markdown import picture, table
 from scipy import special, stats
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.app import datasets, models
 from noisette.app.datasets import Dataset
 from noisette.app.reports._mpl_style import PALETTE, panels, save
@@ -65,7 +65,7 @@ def _train(model: nn.Module, data: Dataset, tell: Callable[[str, int, int], None
 def _rows(model: nn.Module, data: Dataset) -> Tensor:
     """Gradients (256, d) of the first examples."""
     some = data.train_inputs[:EXAMPLES], data.train_targets[:EXAMPLES]
-    return torch.cat([rows.detach().clone() for rows in Gradients(model, nn.CrossEntropyLoss()).chunks(some)])
+    return torch.cat([rows.detach().clone() for rows in PerExampleGradients(model, nn.CrossEntropyLoss()).chunks(some)])
 
 
 def measure(rows: Tensor) -> dict[str, Any]:

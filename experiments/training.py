@@ -25,7 +25,7 @@ from noisette._private import Released
 from noisette.app import datasets
 from noisette.app.datasets import Dataset
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly
+from noisette.app.runs import RunBuilder
 from noisette.denoisers import KS
 from noisette.denoisers.base import State
 from noisette.mechanism import Mechanism
@@ -86,7 +86,7 @@ def _trained(recipe: Recipe, seed: int, tell: Tell, parts: Parts, held_out: bool
     if code not in notes["commits"]:
         notes["commits"].append(code)
     traced = "TracedKS()" if recipe.denoiser == "KS()" else recipe.denoiser
-    made = Assembly(recipe.changed(model_seed=seed, denoiser=traced), _part(_loaded(recipe.data), held_out=held_out))
+    made = RunBuilder(recipe.changed(model_seed=seed, denoiser=traced), _part(_loaded(recipe.data), held_out=held_out))
     mechanism = made.plan()
     name = f"{recipe.data}: {recipe.encoder.partition('(')[0]} + {recipe.noise}, lr {recipe.lr:g}, seed {seed}"
     epoch_steps, total = len(made.train[0]) // recipe.batch, mechanism.steps

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from noisette import _io, tradeoff
-from noisette.accounting.num_trials import trials_of
-from noisette.app.features import Scattering, cached, learnt
+from noisette.accounting.num_trials import num_trials_from_name
+from noisette.app.features import Scattering, fit_cached, transform_cached
 from noisette.app.recipes import Recipe
 from noisette.app.reports.accuracy import draw_accuracy
 from noisette.app.reports.index import Index
 from noisette.app.reports.run import Run
 from noisette.app.reports.tradeoff import draw_tradeoff
 from noisette.app.runs import new_folder, reopen, start
-from noisette.app.tuning import begin, go_on
+from noisette.app.tuning import resume_search, start_search
 from tests.support.small_searches import GRID, by_public_score
 from tests.support.tiny_run import gaussian, network, recipe, trainer_of
 
@@ -32,7 +32,7 @@ def test_a_checkpoint() -> None:
     trainer.save("text.pt")
     again = trainer_of(gaussian(steps=2))
     again.load("text.pt")
-    assert again.private.updates == 1
+    assert again.private.num_updates == 1
     again.restore(_io.load("text.pt"), "text.pt")
 
 
@@ -55,9 +55,15 @@ def test_a_run_and_its_pages() -> None:
 
 def test_a_search() -> None:
     options = by_public_score(Path.cwd())
-    how = {"epsilon": 3.0, "trials": trials_of("geometric", 1.5), "data_root": ".", "shared": "all.jsonl", "seed": 4}
-    folder = begin("searches", options.pop("recipe"), GRID, **how, **options)
-    assert go_on(str(folder), seed=4).promise.epsilon <= 3
+    how = {
+        "epsilon": 3.0,
+        "trials": num_trials_from_name("geometric", 1.5),
+        "data_root": ".",
+        "shared": "all.jsonl",
+        "seed": 4,
+    }
+    folder = start_search("searches", options.pop("recipe"), GRID, **how, **options)
+    assert resume_search(str(folder), seed=4).guarantee.epsilon <= 3
 
 
 def test_files_and_pictures() -> None:
@@ -67,6 +73,6 @@ def test_files_and_pictures() -> None:
     _io.save("model.pt", model.state_dict())
     _io.fill(model, _io.load("model.pt"), "model.pt")
     assert draw_tradeoff({"one": tradeoff(gaussian())}, "pictures/one.png") == Path("pictures/one.png")
-    fixed = learnt(Scattering(pictures="strokes", axes=20, count=30), (1, 16, 16), "cache")
+    fixed = fit_cached(Scattering(pictures="strokes", axes=20, count=30), (1, 16, 16), "cache")
     Path("cache").mkdir(exist_ok=True)
-    assert cached(fixed, torch.rand(2, 1, 16, 16), "cache").shape == (2, 20)
+    assert transform_cached(fixed, torch.rand(2, 1, 16, 16), "cache").shape == (2, 20)

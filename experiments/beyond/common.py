@@ -14,7 +14,7 @@ from torch import Tensor
 from noisette._io import write
 from noisette.app.datasets import Dataset
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly
+from noisette.app.runs import RunBuilder
 from noisette.mechanism import Mechanism
 from noisette.training import accuracy
 
@@ -82,7 +82,7 @@ def one_run(
     `stepped` is told the number of every step that is done.
     """
     data = Dataset.from_arrays(recipe.name, train, held)
-    trainer = Assembly(recipe, data).trainer(mechanism, seed=seed)
+    trainer = RunBuilder(recipe, data).trainer(mechanism, seed=seed)
     for progress in trainer.run():
         stepped(progress.updates)
     return accuracy(trainer.evaluated, *held), trainer.private.guarantee(recipe.delta).epsilon

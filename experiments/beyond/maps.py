@@ -14,7 +14,7 @@ import itertools
 from common import RESULTS, keep, kept, one_run
 
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly, Seen
+from noisette.app.runs import ModelInputs, RunBuilder
 
 FEATURES = "Scattering(pictures='strokes', axes=30, whitening=0.5, count=1000, maps=True)"
 RATES = (20.0, 60.0, 200.0)
@@ -26,7 +26,7 @@ def main() -> None:
     base = Recipe.load("mnist").changed(
         epsilon=1.0, steps=100, batch=4096, features=FEATURES, model="maps_cnn", model_options={}, chunk=256
     )
-    made = Assembly(base, Seen.of(base).data)
+    made = RunBuilder(base, ModelInputs.of(base).data)
     edge = len(made.train[0]) * 5 // 6
     train, held = (tuple(all_of[part] for all_of in made.train) for part in (slice(edge), slice(edge, None)))
     mechanism = made.plan(edge)

@@ -15,7 +15,7 @@ from typing import Any
 from common import RESULTS, commit, keep, kept, one_run, settings, shown
 
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly, Seen
+from noisette.app.runs import ModelInputs, RunBuilder
 
 SEEDS = (0, 1, 2)
 
@@ -24,12 +24,12 @@ def main(name: str, *budgets: str) -> None:
     """Fill in the missing runs of a recipe, then print its table."""
     path = RESULTS / f"{name}.json"
     done = kept(path)
-    data = Seen.of(Recipe.load(name)).data
+    data = ModelInputs.of(Recipe.load(name)).data
     for budget in map(float, budgets):
         recipe = Recipe.load(name).changed(epsilon=budget)
         wanted: list[dict[str, Any]] = [{"epsilon": budget, "seed": seed, **settings(recipe)} for seed in SEEDS]
         missing = [one for one in wanted if not any(one.items() <= run.items() for run in done)]
-        made = Assembly(recipe, data)
+        made = RunBuilder(recipe, data)
         mechanism = made.plan() if missing else None
         for one in missing:
             assert mechanism is not None

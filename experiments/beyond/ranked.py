@@ -20,7 +20,7 @@ from common import RESULTS, Examples, commit, keep, kept, one_run
 from torch import nn
 
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen
+from noisette.app.runs import ModelInputs
 
 PATH = RESULTS / "ranked.json"
 FULL = 60_000
@@ -65,7 +65,7 @@ class Search:
         self.name, self.task, self.done = name, TASKS[name], kept(PATH)
         base = Recipe.load(self.task.recipe).changed(epsilon=1.0)
         self.recipe = base.changed(steps=self.task.steps, batch=self.task.batch, model_options={"bias": False})
-        data = Seen.of(base).data
+        data = ModelInputs.of(base).data
         inputs = [nn.functional.normalize(x[:, : self.task.axes], dim=1) for x in (data.train_inputs, data.test_inputs)]
         self.train: Examples = (inputs[0], data.train_targets)
         self.test: Examples = (inputs[1], data.test_targets)

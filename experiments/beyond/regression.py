@@ -18,8 +18,8 @@ from common import RESULTS, keep, kept
 
 from noisette.app.datasets import Dataset
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly
-from noisette.app.runs.inputs import Seen
+from noisette.app.runs import RunBuilder
+from noisette.app.runs.inputs import ModelInputs
 from noisette.training import answers
 
 BUDGETS = (0.5, 1.0, 3.0)
@@ -30,7 +30,7 @@ PATH = RESULTS / "regression.json"
 
 def error(recipe: Recipe, data: Dataset, seed: int) -> float:
     """Mean absolute error on the test rows of `data`, at the last step, in the target's own units."""
-    made = Assembly(recipe, data)
+    made = RunBuilder(recipe, data)
     trainer = made.trainer(made.plan(), seed=seed)
     list(trainer.run())
     inputs, targets = made.test
@@ -50,7 +50,7 @@ def trial(recipe: Recipe, data: Dataset) -> float:
 
 def main(what: str) -> None:
     """Fill in what is missing, then print the table."""
-    done, data = kept(PATH), Seen.of(Recipe.load("regression")).data
+    done, data = kept(PATH), ModelInputs.of(Recipe.load("regression")).data
     for epsilon in BUDGETS:
         keys: list[dict[str, Any]] = (
             [{"kind": "trial", "epsilon": epsilon, "steps": steps, "lr": lr} for steps in STEPS for lr in RATES]

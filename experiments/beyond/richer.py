@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from noisette.app.features import Features
 from noisette.app.features._patch_responses import Responses, mirrored_means
 from noisette.app.features.synthetic_images import PICTURES, dead_leaves
-from noisette.app.features.two_layer_patches import Maps
+from noisette.app.features.two_layer_patches import PatchLayer
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class ThreeLayers(Features):
         return (cls(first=8, size=3, second=8, channels=6, third=10, grid=1, axes=9, count=20),)
 
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:
-        below = Maps(shape[0], self.first, self.size, self.channels, self.threshold)
-        above = Maps(self.channels, self.second, 3, self.channels, self.threshold, centred=True)
+        below = PatchLayer(shape[0], self.first, self.size, self.channels, self.threshold)
+        above = PatchLayer(self.channels, self.second, 3, self.channels, self.threshold, centred=True)
         responses = Responses(
             self.channels, self.third, 3, self.grid, self.threshold, self.group, self.maps, centred=True
         )
@@ -46,8 +46,8 @@ class ThreeLayers(Features):
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         assert isinstance(raw, nn.Sequential)
         below, above, responses = raw
-        assert isinstance(below, Maps)
-        assert isinstance(above, Maps)
+        assert isinstance(below, PatchLayer)
+        assert isinstance(above, PatchLayer)
         below.learn(pictures, self.seed)
         maps = below(pictures)
         above.learn(maps, self.seed, below.parity)

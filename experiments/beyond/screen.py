@@ -31,9 +31,9 @@ from noisette import Mechanism, calibrate
 from noisette._spec import parse
 from noisette.app import datasets
 from noisette.app.datasets._published_files import cache_folder
-from noisette.app.features import Features, Fixed, Joined, cached, learnt
+from noisette.app.features import FeatureMap, Features, Joined, fit_cached, transform_cached
 from noisette.app.features.base import principal
-from noisette.app.features.concat import Beside
+from noisette.app.features.concat import ConcatMaps
 from noisette.app.features.synthetic_images import draw
 from noisette.app.recipes import Recipe
 from noisette.encoders import L2
@@ -60,13 +60,13 @@ def seen(spec: Features, images: Tensor) -> Tensor:
     """What `spec` makes of `images`: as a recipe does it, but that the parts of a join come from files of their own."""
     shape, folder = tuple(images.shape[1:]), cache_folder()
     if not isinstance(spec, Joined):
-        return cached(learnt(spec, shape, folder), images, folder)
-    parts: list[Fixed] = [learnt(part, shape, folder) for part in spec.parts]
-    raw = Beside(parts, spec.weights)
+        return transform_cached(fit_cached(spec, shape, folder), images, folder)
+    parts: list[FeatureMap] = [fit_cached(part, shape, folder) for part in spec.parts]
+    raw = ConcatMaps(parts, spec.weights)
     made_up = draw(spec.pictures, spec.count, shape, spec.seed)
-    rows, mapped = (raw.beside([cached(part, them, folder) for part in parts]) for them in (made_up, images))
+    rows, mapped = (raw.beside([transform_cached(part, them, folder) for part in parts]) for them in (made_up, images))
     mean = rows.mean(dim=0)
-    fixed = Fixed(raw, mean, *principal(rows - mean, spec.axes), spec.whitening)
+    fixed = FeatureMap(raw, mean, *principal(rows - mean, spec.axes), spec.whitening)
     return fixed.scaled(fixed.along(mapped))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from noisette._gradients import trained_parameters
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen
+from noisette.app.runs import ModelInputs
 from noisette.app.runs.build import model_of
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, nargs="+", default=[0])
     asked = parser.parse_args()
     base = Recipe.load(asked.recipe)
-    data = Seen.of(base).data
+    data = ModelInputs.of(base).data
     path = RESULTS / f"tuning-{asked.recipe}.json"
     done = kept(path)
     names = ("epsilon", "axes", "steps", "lr", "batch", "radius", "bias", "averaging", "seed")

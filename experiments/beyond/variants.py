@@ -15,12 +15,12 @@ import torch
 from beyond.common import Examples
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._spec import parse
-from noisette.app.features import Features, Fixed
+from noisette.app.features import FeatureMap, Features
 from noisette.app.features.synthetic_images import draw
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen
+from noisette.app.runs import ModelInputs
 from noisette.app.runs.build import model_of
 from noisette.encoders.profiles import Empirical
 from noisette.mechanism import Mechanism
@@ -115,9 +115,9 @@ def base(task: Task) -> Recipe:
 
 
 @cache
-def examples(task: Task) -> tuple[Examples, Examples, Fixed | None]:
+def examples(task: Task) -> tuple[Examples, Examples, FeatureMap | None]:
     """Training and test examples as the model sees them, and the map that made them from pictures."""
-    seen = Seen.of(base(task))
+    seen = ModelInputs.of(base(task))
     train, test = _cut(seen.data.train_inputs, task), _cut(seen.data.test_inputs, task)
     return (train, seen.data.train_targets), (test, seen.data.test_targets), seen.fixed
 
@@ -165,7 +165,7 @@ def _made_up(task: Task) -> str:
     rows = []
     for step in range(31):
         if step % 10 == 0:
-            rows += [chunk.clone() for chunk in Gradients(model, loss).chunks((inputs[:200], labels[:200]))]
+            rows += [chunk.clone() for chunk in PerExampleGradients(model, loss).chunks((inputs[:200], labels[:200]))]
         optimizer.zero_grad()
         loss(model(inputs), labels).backward()
         optimizer.step()

@@ -11,10 +11,10 @@ __all__ = [
     "GROUPS",
     "PROTECTED",
     "advantage",
+    "attack_power",
     "cautions",
-    "chance",
-    "found",
     "percent",
+    "probability_in_words",
     "rounded_up",
     "sentences",
     "together",
@@ -41,17 +41,17 @@ CAUTIONS = {
 """What each stamp of a guarantee means for somebody who relies on it."""
 
 
-def cautions(stamps: Iterable[str]) -> tuple[str, ...]:
-    """A sentence for each of `stamps`."""
-    return tuple(CAUTIONS[name] for name in stamps)
+def cautions(flags: Iterable[str]) -> tuple[str, ...]:
+    """A sentence for each of `flags`."""
+    return tuple(CAUTIONS[name] for name in flags)
 
 
-def found(epsilon: float, delta: float, alarms: float) -> float:
+def attack_power(epsilon: float, delta: float, alarms: float) -> float:
     """The largest share of members that a test can find which is wrong about the share `alarms` of all others.
 
     It follows from epsilon and delta alone, so it holds for every mechanism that keeps them.
 
-    >>> round(found(1.0, 1e-5, 0.01), 4)
+    >>> round(attack_power(1.0, 1e-5, 0.01), 4)
     0.0272
     """
     raised = math.exp(min(epsilon, 700.0))
@@ -80,7 +80,8 @@ def sentences(
     few, many = (percent(test(alarms)) for alarms in ALARMS)
     return (
         f"Nothing that comes out of the training is more than {_times(epsilon)} times as likely with {yours} in the "
-        f"data as without, or the other way round, but for {chance(delta)} that this promise leaves open.",
+        f"data as without, or the other way round, but for {probability_in_words(delta)} that this promise leaves "
+        f"open.",
         f"Somebody who knows all the rest and looks for {yours} in what came out is right with a chance of at most "
         f"{few} if they may be wrong about 1% of the {others} that were not there, and of at most {many} if about 10%; "
         "blind guesses find 1% and 10%.",
@@ -129,10 +130,10 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{up:,.{max(places, 0)}f}" if 1e-4 <= up < 1e6 else f"{up:.{digits - 1}e}"
 
 
-def chance(delta: float) -> str:
+def probability_in_words(delta: float) -> str:
     """A small probability in words.
 
-    >>> chance(1e-5), chance(3e-7)
+    >>> probability_in_words(1e-5), probability_in_words(3e-7)
     ('a chance of 1 in 100,000', 'a chance of 1 in 3,333,333')
     """
     if delta < 1e-12:

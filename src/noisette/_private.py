@@ -48,7 +48,7 @@ class Private:
             )
         return self._values
 
-    def unsafe_taken(self) -> torch.Tensor:
+    def unsafe_consume(self) -> torch.Tensor:
         """The values themselves, which nobody can ask this object for after that."""
         values, self._values = self.unsafe_values(), None
         return values

@@ -11,12 +11,12 @@ from noisette import _native
 from noisette._spec import positive
 from noisette.errors import InvalidInput
 
-__all__ = ["LONGEST", "MOST", "Grid", "spacing", "toward_zero"]
+__all__ = ["MAX_DIM", "MAX_ROWS", "Grid", "spacing", "toward_zero"]
 
-MOST = 2**24
+MAX_ROWS = 2**24
 """Encoded rows that one sum may have."""
 
-LONGEST = 2**30
+MAX_DIM = 2**30
 """Coordinates of a row whose norm is known to be right, in whatever order its squares are added up."""
 
 _FINEST = 27  # bits of a coordinate of an encoded row: with those of MOST, and two to spare, they make up 53
@@ -47,19 +47,19 @@ def toward_zero(rows: torch.Tensor, step: float) -> torch.Tensor:
 class Grid:
     """Where the sum and the release of a mechanism lie: all of it public, and powers of two.
 
-    Encoded rows are multiples of `fine`, and `MOST` of them add up without rounding, in whatever order, to no more than
-    `bound` in a coordinate. Releases are multiples of `coarse`, a 64th to a 128th of the noise's scale unless that is
-    less than `fine`, within +-`reach`.
+    Encoded rows are multiples of `fine`, and `MAX_ROWS` of them add up without rounding, in whatever order, to no more
+    than `bound` in a coordinate. Releases are multiples of `coarse`, a 64th to a 128th of the noise's scale unless that
+    is less than `fine`, within +-`reach`.
 
     >>> grid = Grid.of(largest=1.0, scale=1.0)
-    >>> grid.coarse, grid.reach
+    >>> grid.release_quantum, grid.clamp
     (0.015625, 33554432.0)
     """
 
-    fine: float
-    coarse: float
-    bound: float
-    reach: float
+    sum_quantum: float
+    release_quantum: float
+    max_sum: float
+    clamp: float
 
     @classmethod
     def of(cls, largest: float, scale: float) -> Grid:
@@ -68,11 +68,11 @@ class Grid:
         top, cell = _exponent(largest), _exponent(scale, below=True) - _FINER
         if max(top, cell) > _LARGEST:
             raise InvalidInput("the sum or its noise can be larger than any float.", hint="use smaller units")
-        fine, bound = spacing(largest), math.ldexp(MOST, top)
+        fine, bound = spacing(largest), math.ldexp(MAX_ROWS, top)
         coarse = max(fine, math.ldexp(1.0, max(_LEAST, cell)))
         return cls(fine, coarse, bound, max(2 * bound, math.ldexp(coarse, _FARTHER)))
 
-    def noised(self, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    def add_noise(self, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         """`total` (d,) with `noise` (d,), on the coarse grid within +-`reach`; overwrites `noise`.
 
         Whole cells of the total are added as whole numbers, without rounding, so that only its rest, less than a cell,
@@ -80,13 +80,15 @@ class Grid:
         rounded there, this would be a function of total plus noise alone. Noise that is cut off at `reach` plus
         `bound` leads beyond `reach` from whatever total.
         """
-        most, end, isa = self.reach + self.bound, self.reach / self.coarse, _native.variant()
+        most, end, isa = self.clamp + self.max_sum, self.clamp / self.release_quantum, _native.variant()
         if isa is not None and noise.device.type == "cpu":
-            _native.native.add_noise(total, noise, self.coarse, most, end, isa)  # the same, bit by bit, in one pass
+            _native.native.add_noise(
+                total, noise, self.release_quantum, most, end, isa
+            )  # the same, bit by bit, in one pass
             return noise
-        cells = torch.floor(total / self.coarse)
-        noise.clamp_(-most, most).add_(total - cells * self.coarse).mul_(1 / self.coarse).round_()
-        return noise.add_(cells).clamp_(-end, end).mul_(self.coarse)
+        cells = torch.floor(total / self.release_quantum)
+        noise.clamp_(-most, most).add_(total - cells * self.release_quantum).mul_(1 / self.release_quantum).round_()
+        return noise.add_(cells).clamp_(-end, end).mul_(self.release_quantum)
 
 
 def _exponent(value: float, *, below: bool = False) -> int:

@@ -38,12 +38,12 @@ def release(mechanism: Mechanism, private_sum: Private, *, generator: Generator)
             hint="use the mechanism's own encoder",
         )
     grid, noise = mechanism.grid, mechanism.noise
-    values = private_sum.unsafe_taken()
+    values = private_sum.unsafe_consume()
     size = _BLOCK if values.device.type == "cpu" else len(values)
     try:
         for start in range(0, len(values), size):
             total = values[start : start + size]
-            total.copy_(grid.noised(total, noise.sample((len(total),), generator, values.device)))
+            total.copy_(grid.add_noise(total, noise.sample((len(total),), generator, values.device)))
     except BaseException:
         values.zero_()  # whoever catches this can look into our frame
         raise

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, replace
 from typing import Any, Self
 
-from noisette._guarantee import PROTECTED, advantage, cautions, found, rounded_up, sentences
+from noisette._guarantee import PROTECTED, advantage, attack_power, cautions, rounded_up, sentences
 from noisette._quantization import Grid
 from noisette._spec import Spec, canonical, parse, what, whole
 from noisette.encoders import Encoder
@@ -19,15 +19,15 @@ from noisette.sampling import EXAMPLE, UNIT, Poisson
 __all__ = [
     "ADJACENCY",
     "COVERED",
+    "FLAGS",
     "REAL",
-    "STAMPS",
     "Guarantee",
     "Mechanism",
     "Mechanisms",
-    "as_mechanisms",
-    "hash_of",
-    "in_order",
-    "unit_of",
+    "mechanisms_hash",
+    "normalize_flags",
+    "privacy_unit",
+    "to_mechanism_tuple",
 ]
 
 _CANONICAL = "noisette mechanism 1"
@@ -47,7 +47,8 @@ class Mechanism(Spec):
     >>> encoder = Ranked(dim=26010, profiles=HalfNormal())
     >>> Mechanism(encoder=encoder, noise=StudentT(df=9, scale=1.0), rate=256 / 60000, steps=14062).steps
     14062
-    >>> Mechanism(encoder, StudentT(df=9, scale=1.0), sampling=Poisson(0.01, most=700, units=60000), steps=100).rate
+    >>> sampling = Poisson(0.01, max_batch=700, population=60000)
+    >>> Mechanism(encoder, StudentT(df=9, scale=1.0), sampling=sampling, steps=100).rate
     0.01
     """
 
@@ -114,12 +115,12 @@ class Mechanism(Spec):
     @property
     def hash(self) -> str:
         """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
-        return hash_of((self,))
+        return mechanisms_hash((self,))
 
     @property
     def grid(self) -> Grid:
         """Where sums and releases lie."""
-        return Grid.of(self.encoder.largest, self.noise.known_scale)
+        return Grid.of(self.encoder.max_coordinate, self.noise.known_scale)
 
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal value."""
@@ -159,7 +160,7 @@ Mechanisms = tuple[Mechanism, ...]
 """What a run consists of where its steps differ (the paper's Z_1..Z_T): in order, each with its own steps."""
 
 
-def as_mechanisms(mechanisms: Any) -> Mechanisms:
+def to_mechanism_tuple(mechanisms: Any) -> Mechanisms:
     """One mechanism or several, as a tuple."""
     several = isinstance(mechanisms, Sequence) and not isinstance(mechanisms, str)
     found: tuple[Any, ...] = tuple(mechanisms) if several else (mechanisms,)
@@ -174,7 +175,7 @@ def as_mechanisms(mechanisms: Any) -> Mechanisms:
     return found
 
 
-def hash_of(mechanisms: Iterable[Spec]) -> str:
+def mechanisms_hash(mechanisms: Iterable[Spec]) -> str:
     """A name for mechanisms in their order: SHA-256 of their canonical form, 16 hex digits.
 
     It lasts: a field with a default that a later version adds changes no name. Change `_CANONICAL` when a default does.
@@ -189,9 +190,9 @@ ADJACENCY = {
 """What a guarantee is for, by what the sampling draws."""
 
 
-def unit_of(mechanisms: Mechanisms) -> str:
+def privacy_unit(mechanisms: Mechanisms) -> str:
     """What `mechanisms` draw, "example" or "unit": all the same."""
-    found = {mechanism.sampling.of for mechanism in mechanisms}
+    found = {mechanism.sampling.unit for mechanism in mechanisms}
     if len(found) > 1:
         raise Unaccountable(
             "some of these mechanisms protect an example, others a unit with all its examples.",
@@ -200,7 +201,7 @@ def unit_of(mechanisms: Mechanisms) -> str:
     return found.pop() if found else EXAMPLE
 
 
-STAMPS = {
+FLAGS = {
     "estimate": "estimate",
     "inexact": "inexact: real numbers only",
     "reproducible": "reproducible: not for release",
@@ -209,16 +210,16 @@ STAMPS = {
 """What can qualify a guarantee, and how that is said to people."""
 
 
-def in_order(stamps: Iterable[str]) -> tuple[str, ...]:
-    """`stamps` without repetition, in the order of `STAMPS`.
+def normalize_flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """`flags` without repetition, in the order of `FLAGS`.
 
-    >>> in_order(["unsafe", "estimate", "unsafe"])
+    >>> normalize_flags(["unsafe", "estimate", "unsafe"])
     ('estimate', 'unsafe')
     """
-    given = set(stamps)
-    if unknown := given - set(STAMPS):
-        raise InvalidInput(f"{unknown.pop()!r} is not a stamp.", hint=f"stamps are {', '.join(STAMPS)}")
-    return tuple(name for name in STAMPS if name in given)
+    given = set(flags)
+    if unknown := given - set(FLAGS):
+        raise InvalidInput(f"{unknown.pop()!r} is not a stamp.", hint=f"flags are {', '.join(FLAGS)}")
+    return tuple(name for name in FLAGS if name in given)
 
 
 COVERED, REAL = "covered", "real numbers only"
@@ -233,11 +234,11 @@ class Guarantee:
 
     `kind` is "bound", or "estimate" where a law's symmetry and unimodality are only checked numerically. `basis` says
     how a set of profiles was bounded. `arithmetic` is "covered" where epsilon holds for the floats that are released,
-    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `stamps` qualify the epsilon wherever it
+    `arithmetic_epsilon` of it being what that costs; or "real numbers only". `flags` qualify the epsilon wherever it
     is shown: "estimate"; "inexact", whose gradients were not the same to the last bit in every company;
     "reproducible", whose noise comes from a seed; "unsafe", beside which private values were shown.
 
-    >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").stamped("reproducible"))
+    >>> print(Guarantee(1.0, 1e-5, "pld", "bound", "0" * 16, "profile").with_flags("reproducible"))
     epsilon = 1.000 at delta = 1e-05 (reproducible: not for release)
     """
 
@@ -248,30 +249,30 @@ class Guarantee:
     mechanism_hash: str
     basis: str
     adjacency: str = ADJACENCY[EXAMPLE]
-    stamps: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     arithmetic: str = REAL
     arithmetic_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         own = () if self.kind == "bound" else ("estimate",)
-        object.__setattr__(self, "stamps", in_order((*self.stamps, *own)))
-        if "inexact" in self.stamps:
+        object.__setattr__(self, "flags", normalize_flags((*self.flags, *own)))
+        if "inexact" in self.flags:
             object.__setattr__(self, "arithmetic", REAL)
 
     @property
-    def floats(self) -> str:
+    def arithmetic_summary(self) -> str:
         """The arithmetic in words, with what it costs."""
         cost = f", for {self.arithmetic_epsilon:.1g} of epsilon" if self.arithmetic == COVERED else ""
         return f"floating-point arithmetic: {self.arithmetic}{cost}"
 
-    def stamped(self, *stamps: str) -> Self:
-        """The same promise with more `stamps`."""
-        return replace(self, stamps=(*self.stamps, *stamps))
+    def with_flags(self, *flags: str) -> Self:
+        """The same promise with more `flags`."""
+        return replace(self, flags=(*self.flags, *flags))
 
     @property
     def qualification(self) -> str:
-        """The stamps in words, in brackets behind a space; empty where there are none."""
-        return f" ({'; '.join(STAMPS[name] for name in self.stamps)})" if self.stamps else ""
+        """The flags in words, in brackets behind a space; empty where there are none."""
+        return f" ({'; '.join(FLAGS[name] for name in self.flags)})" if self.flags else ""
 
     def explain(self) -> str:
         """What this means for one person: four plain sentences, behind one for every stamp.
@@ -286,16 +287,16 @@ class Guarantee:
         told = sentences(
             self.epsilon,
             self.delta,
-            lambda alarms: found(self.epsilon, self.delta, alarms),
+            lambda alarms: attack_power(self.epsilon, self.delta, alarms),
             advantage(self.epsilon, self.delta),
             person=self.adjacency == ADJACENCY[UNIT],
         )
-        return "\n".join((*cautions(self.stamps), *told))
+        return "\n".join((*cautions(self.flags), *told))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON, and what they protect in words."""
         protects = PROTECTED[self.adjacency == ADJACENCY[UNIT]]
-        return asdict(self) | {"stamps": list(self.stamps), "protects": protects}
+        return asdict(self) | {"flags": list(self.flags), "protects": protects}
 
     def __str__(self) -> str:
         return f"epsilon = {rounded_up(self.epsilon)} at delta = {self.delta:g}{self.qualification}"

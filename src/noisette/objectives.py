@@ -13,15 +13,15 @@ from noisette._pytree import Batch
 from noisette._spec import what
 from noisette.errors import InvalidInput
 
-__all__ = ["Alone", "Objective", "Tokens", "alone", "classification", "own_loss"]
+__all__ = ["Objective", "PerExample", "TokenCrossEntropy", "classification", "model_loss", "per_example"]
 
 Objective = Callable[[nn.Module, Batch], Tensor]
 """From a model and a batch of B examples, one loss for each of them, (B,)."""
 
 
 @dataclass(frozen=True)
-class Alone:
-    """An objective for one example at a time: see `alone`."""
+class PerExample:
+    """An objective for one example at a time: see `per_example`."""
 
     objective: Objective
 
@@ -29,17 +29,17 @@ class Alone:
         return self.objective(model, batch)
 
 
-def alone(objective: Objective) -> Alone:
+def per_example(objective: Objective) -> PerExample:
     """An objective that is shown one example at a time, as a batch of one, and so may return a single number.
 
     Take it where the loss of a batch is a mean that you cannot take apart: that of a model which computes its own loss.
 
-    >>> lasso = alone(lambda model, batch: (model(batch["x"]) - batch["y"]).abs().mean())
+    >>> lasso = per_example(lambda model, batch: (model(batch["x"]) - batch["y"]).abs().mean())
     """
-    return Alone(objective)
+    return PerExample(objective)
 
 
-def _own_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+def _model_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     _check_dict(batch)
     loss: Tensor | None = getattr(model(**batch), "loss", None)
     if loss is None:
@@ -49,7 +49,7 @@ def _own_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     return loss
 
 
-own_loss = alone(_own_loss)
+model_loss = per_example(_model_loss)
 """For models that compute their own loss: ``model(**batch).loss``, of one example at a time."""
 
 
@@ -65,7 +65,7 @@ def classification(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenCrossEntropy:
     """Cross-entropy over an example's own tokens; a label of -100 does not count.
 
     It reads ``model(**batch).logits`` (B, L, C) and ``batch["labels"]`` (B, L): for token classification and models
@@ -73,7 +73,7 @@ class Tokens:
     for it. A causal language model, whose logits are of the token to come, has ``ahead=1``. `mean` is over the tokens
     that count; without it, losses are summed, and long examples weigh more.
 
-    >>> causal = Tokens(ahead=1)
+    >>> causal = TokenCrossEntropy(ahead=1)
     """
 
     ahead: int = 0

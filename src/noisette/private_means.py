@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from noisette._private import Private
-from noisette._quantization import MOST
+from noisette._quantization import MAX_ROWS
 from noisette._release import release
 from noisette._spec import whole
 from noisette.accounting import Ledger, guarantee
 from noisette.accounting.calibrate import calibrate
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.num_trials import NumTrials
 from noisette.encoders import Ranked
 from noisette.encoders.profiles import HalfNormal
 from noisette.errors import InvalidInput
@@ -34,17 +34,17 @@ class Means:
     """What was released: `values` float64 (F,) within the bounds, and what is known of their errors.
 
     `std` (F,) is the standard deviation of the noise on each mean, before it was cut off at the bounds. It is public,
-    as is all else here. `reproducible`, among the `stamps`, marks noise from a seed, which hides nothing.
+    as is all else here. `reproducible`, among the `flags`, marks noise from a seed, which hides nothing.
     """
 
     values: Tensor
     std: Tensor
     mechanism: Mechanism
-    stamps: tuple[str, ...]
+    flags: tuple[str, ...]
 
     def guarantee(self, delta: float) -> Guarantee:
         """What this release promises at `delta`, by itself."""
-        return guarantee(self.mechanism, delta).stamped(*self.stamps)
+        return guarantee(self.mechanism, delta).with_flags(*self.flags)
 
 
 def plan_means(
@@ -54,7 +54,7 @@ def plan_means(
     noises: Sequence[Noise] = FEW,
     *,
     examples: int | None = None,
-    trials: Trials | None = None,
+    trials: NumTrials | None = None,
 ) -> Mechanism:
     """The mechanism that releases means of `columns` columns with the least mean square error, of those with `noises`.
 
@@ -107,18 +107,18 @@ def private_means(
             f"rate {mechanism.rate:g}, steps {mechanism.steps} and micro_batch {encoder.micro_batch} are not all 1.",
             hint="let plan_means make it",
         )
-    if len(rows) > MOST:
-        raise InvalidInput(f"more than {MOST:,} rows may not add up exactly.", hint="take means of fewer rows")
+    if len(rows) > MAX_ROWS:
+        raise InvalidInput(f"more than {MAX_ROWS:,} rows may not add up exactly.", hint="take means of fewer rows")
     unit = (upper - lower) / 2
     middle = lower + unit
     total = Private(encoder.encode((rows.double() - middle) / unit).sum(dim=0))
-    stamps = () if seed is None else ("reproducible",)
+    flags = () if seed is None else ("reproducible",)
     for book in (ledger,) if isinstance(ledger, Ledger) else ledger:
-        book.spend(mechanism, stamps=stamps)
+        book.spend(mechanism, flags=flags)
     released = release(mechanism, total, generator=Generator(seed, purpose="noise"))
     means = middle + unit * (released.values / len(rows)).clamp(-1, 1)
     std = released.noise.std / len(rows) * unit
-    return Means(means, std, mechanism, stamps)
+    return Means(means, std, mechanism, flags)
 
 
 def _bounds(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

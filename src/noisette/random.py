@@ -53,27 +53,27 @@ class Generator:
             )
         self.reproducible = seed is not None
         if secret is not None:
-            self._rekey(hashlib.sha256(f"noisette/shared/{purpose}/".encode() + secret).digest())
+            self._set_key(hashlib.sha256(f"noisette/shared/{purpose}/".encode() + secret).digest())
         elif seed is None:
-            self._rekey(os.urandom(32))
+            self._set_key(os.urandom(32))
         else:
-            self._rekey(hashlib.sha256(f"noisette/{purpose}/{seed}".encode()).digest())
+            self._set_key(hashlib.sha256(f"noisette/{purpose}/{seed}".encode()).digest())
 
-    def _rekey(self, key: bytes) -> None:
+    def _set_key(self, key: bytes) -> None:
         # A fresh key for every stream, so a constant initial counter block never repeats under one key.
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._process = os.getpid()
         _ALIVE.add(self)
 
-    def _lose(self) -> None:
+    def _drop_parent_key(self) -> None:
         """Forget the key of a parent process, unless it is a seed that everybody may know."""
         if not self.reproducible:
-            self._rekey(os.urandom(32))
+            self._set_key(os.urandom(32))
 
-    def words(self, n: int) -> npt.NDArray[np.uint64]:
+    def random_words(self, n: int) -> npt.NDArray[np.uint64]:
         """`n` independent uniform 64-bit words, shape (n,)."""
         if self._process != os.getpid():
-            self._lose()
+            self._drop_parent_key()
         octets = np.empty(8 * n + _SLACK, dtype=np.uint8)
         room: memoryview[int] = octets.data
         for start in range(0, 8 * n, _BLOCK):
@@ -83,40 +83,40 @@ class Generator:
 
     def uniforms(self, n: int) -> npt.NDArray[np.float64]:
         """`n` uniforms on (0, 1], 64 bits each, so that tails reach down to 2**-65, shape (n,)."""
-        made = self.words(n).astype(np.float64)
+        made = self.random_words(n).astype(np.float64)
         made += 0.5
         made *= 2.0**-64
         return made
 
-    def deep(self, n: int) -> npt.NDArray[np.float64]:
+    def uniforms_128(self, n: int) -> npt.NDArray[np.float64]:
         """`n` uniforms on (0, 1], from two words each: ideal ones up to 2**-52 of their size and 2**-128, shape (n,).
 
         Where tails are drawn, a float must be right for its own size, however small it is.
         """
-        words = self.words(2 * n)
+        words = self.random_words(2 * n)
         return _joined(words[:n], words[n:], 64)
 
-    def signed(self, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def signed_uniforms(self, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """`n` independent fair signs and `deep` uniforms on (0, 1], up to 2**-127, shapes (n,) and (n,)."""
-        words = self.words(2 * n)
+        words = self.random_words(2 * n)
         signs = 1.0 - 2.0 * (words[:n] & np.uint64(1)).astype(np.float64)
         return signs, _joined(words[:n] >> np.uint64(1), words[n:], 63)
 
-    def decisions(self, n: int, chance: float) -> npt.NDArray[np.bool_]:
+    def bernoulli(self, n: int, chance: float) -> npt.NDArray[np.bool_]:
         """`n` independent decisions, each true with exactly this chance, a float in [0, 1], shape (n,).
 
-        >>> Generator().decisions(3, 1.0).tolist()
+        >>> Generator().bernoulli(3, 1.0).tolist()
         [True, True, True]
         """
         threshold = math.ldexp(chance, 64)  # exact, and so is what is left of it below
         whole = math.floor(threshold)
         if whole == 2**64:
             return np.ones(n, dtype=np.bool_)
-        words = self.words(n)
+        words = self.random_words(n)
         made: npt.NDArray[np.bool_] = words < np.uint64(whole)
         if threshold > whole:
             ties = np.flatnonzero(words == np.uint64(whole))  # once in 2**64
-            made[ties] = self.decisions(len(ties), threshold - whole) if len(ties) else False
+            made[ties] = self.bernoulli(len(ties), threshold - whole) if len(ties) else False
         return made
 
     def _refuse(self, *_: Any) -> NoReturn:
@@ -146,7 +146,7 @@ _ALIVE: weakref.WeakSet[Generator] = weakref.WeakSet()
 
 def _forked() -> None:
     for generator in list(_ALIVE):
-        generator._lose()
+        generator._drop_parent_key()
 
 
 if hasattr(os, "register_at_fork"):  # a system that cannot fork has nothing to forget

@@ -26,7 +26,7 @@ def test_never_below_the_gaussian_closed_form(name: str, sigma: float, steps: in
     found = guarantee(mechanism, DELTA, name)
     assert found.epsilon >= gaussian_epsilon(math.sqrt(steps) / sigma, DELTA) * (1 - 1e-9)
     assert found.accountant == name
-    assert found.basis == accountants()[name].basis((mechanism,)) != ""
+    assert found.basis == accountants()[name].bound_method((mechanism,)) != ""
 
 
 @pytest.mark.parametrize("name", accountants())

@@ -98,7 +98,7 @@ def test_micro_batch_two_as_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
         lambda image: image,
         lambda image: Image(2 * image.norm, tuple(block.scaled(2.0) for block in image.profiles)),
     ):
-        monkeypatch.setattr(Image, "widened", wrong)
+        monkeypatch.setattr(Image, "for_microbatches", wrong)
         with pytest.raises(AssertionError):
             check_micro_batches(Ranked(dim=50))
 

@@ -33,10 +33,10 @@ class MyNoise(Noise):
     def _log_prob(self, x):
         return -np.abs(x) - math.log(2)
 
-    def _sf(self, x):
+    def _standard_sf(self, x):
         return 0.5 * np.exp(-x)
 
-    def _magnitude(self, u):
+    def _abs_quantile(self, u):
         return -np.log(u)
 '''
 
@@ -65,7 +65,7 @@ class MyEncoder(Encoder):
         return self.radius / math.sqrt(self.known_dim) * (1 - 2.0**-40)
 
     @property
-    def _single_image(self):
+    def _image_of_one(self):
         return Image(self.radius, (ProfileSet(np.array([[self._level]]), np.array([self.known_dim])),))
 
     def _encode(self, rows):
@@ -166,7 +166,7 @@ class Closed(Accountant):
     def epsilon(self, mechanisms, delta):
         return sum(one.steps * one.encoder.image.norm / one.noise.known_scale for one in mechanisms)
 
-    def basis(self, mechanisms):
+    def bound_method(self, mechanisms):
         return "closed form"
 
 class Coins(Source):
@@ -200,7 +200,7 @@ assert (found["accountant"], found["basis"]) == ("closed", "closed form"), found
 from noisette import Mechanism, calibrate, guarantee
 from noisette.encoders import L2, Ranked
 from noisette.noise import Gaussian, Laplace
-from noisette.app.datasets import load, people
+from noisette.app.datasets import load, population
 from noisette.errors import InvalidInput, Unaccountable
 scale = calibrate(Mechanism(Ranked(dim=1), Laplace(), 1.0, 2), 1.0, 1e-5, accountant="closed").noise.known_scale
 assert 2.0 <= scale <= 2.002, scale
@@ -211,13 +211,13 @@ except Unaccountable as error:
 else:
     raise AssertionError
 assert repr(load("coins")) == "Dataset(name='coins', train=60, test=0, shape=(2,), classes=2)"
-assert people("coins") == "coins"
+assert population("coins") == "coins"
 
 from noisette.accounting import Accountant
 class Second(Accountant):
     name = "pld"
     def epsilon(self, mechanisms, delta): return 0.0
-    def basis(self, mechanisms): return "none"
+    def bound_method(self, mechanisms): return "none"
 try:
     guarantee(Mechanism(L2(dim=4), Gaussian(2.0), 1.0, 1), 1e-5)
 except InvalidInput as error:

@@ -47,7 +47,7 @@ def _to_the_end(opened: OpenRun) -> int:
         raise
     finally:
         opened.close()
-    return opened.private.updates
+    return opened.private.num_updates
 
 
 def _begin(root: Path, plan: Recipe) -> Callable[[int], int]:
@@ -63,11 +63,11 @@ def _go_on(root: Path) -> Callable[[int], int]:
         _count_releases(root, process)
         opened = reopen(root / "tiny-0001")
         lost = opened.resume()
-        assert lost == opened.private.paid - opened.private.updates
-        updates = opened.private.updates
+        assert lost == opened.private.steps_paid - opened.private.num_updates
+        updates = opened.private.num_updates
         assert _to_the_end(opened) - updates == STEPS - (updates + lost), "all that was left was taken"
-        assert opened.private.left == 0
-        return opened.private.updates
+        assert opened.private.steps_remaining == 0
+        return opened.private.num_updates
 
     return work
 
@@ -191,7 +191,7 @@ def test_the_checkpoint_of_the_survivor_has_every_update(tmp_path: Path) -> None
         opened = start(tmp_path, plan)
         if process == 1:
             for _ in opened.points():
-                if opened.private.updates == 31:
+                if opened.private.num_updates == 31:
                     os.kill(os.getpid(), signal.SIGKILL)
         return _to_the_end(opened)
 
@@ -201,6 +201,6 @@ def test_the_checkpoint_of_the_survivor_has_every_update(tmp_path: Path) -> None
         opened = reopen(tmp_path / "tiny-0001")
         lost = opened.resume()
         opened.close()
-        return lost, opened.private.updates
+        return lost, opened.private.num_updates
 
     assert together(2, again, tmp_path / "again") == [(1, 31)] * 2

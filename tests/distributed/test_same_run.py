@@ -19,8 +19,8 @@ from noisette.denoisers import KS, Identity, Kalman
 from noisette.encoders import L2, Ranked
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian, Laplace
-from noisette.training import PrivateRun, Processes, Trainer, join
-from noisette.training._rank_slice import Share
+from noisette.training import PrivateRun, Processes, Trainer, process_group
+from noisette.training._rank_slice import RankSlice
 from tests.conformance.statistics import ks_rejects
 from tests.support.child_record import ONE_HOT, average_the_noise, one_hot_run, plant_before, sum_the_noise, watch
 from tests.support.children import Children, together
@@ -154,11 +154,11 @@ def test_more_processes_than_examples(tmp_path: Path) -> None:
 def test_a_batch_is_cut_into_parts_that_meet_nowhere() -> None:
     index = np.flatnonzero(np.random.default_rng(0).random(100) < 0.3)
     for size in (1, 2, 3, 50):
-        parts = [Share(100, Processes(process, size)).of(index) for process in range(size)]
+        parts = [RankSlice(100, Processes(process, size)).local(index) for process in range(size)]
         assert np.concatenate(parts).tolist() == index.tolist()
         assert max(map(len, parts)) - min(map(len, parts)) <= 1, "no process has to wait for a longer part"
         groups = np.random.default_rng(1).integers(7, size=len(index))
-        cut = [Share(100, Processes(process, size)).of_groups(index, groups) for process in range(size)]
+        cut = [RankSlice(100, Processes(process, size)).of_groups(index, groups) for process in range(size)]
         assert sorted(np.concatenate([mine for mine, _ in cut])) == index.tolist()
         assert sum(len(np.unique(drawn)) for _, drawn in cut) == len(np.unique(groups)), "no group is cut"
 
@@ -272,7 +272,7 @@ def test_the_union_of_processes_is_poisson_over_20000_steps(size: int, tmp_path:
 
 
 def _everybody_takes_all() -> None:
-    Share.of = lambda self, index: index  # type: ignore[method-assign]
+    RankSlice.local = lambda self, index: index  # type: ignore[method-assign]
 
 
 def _everybody_draws_alone() -> None:
@@ -358,7 +358,7 @@ def test_a_checkpoint_that_one_process_cannot_see(tmp_path: Path) -> None:
     def first(process: int) -> None:
         trainer = trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None)
         for _ in trainer.run():
-            if trainer.private.updates == 3:
+            if trainer.private.num_updates == 3:
                 break
         trainer.save(tmp_path / f"checkpoint-{process}.pt")
 
@@ -380,15 +380,17 @@ def test_a_ledger_is_process_0_s(tmp_path: Path) -> None:
         ledger = tmp_path / "ledger.jsonl" if process == 0 else None
         trainer = trainer_of(gaussian(5), ledger=ledger)
         list(trainer.run())
-        assert trainer.private.paid == 5
-        return trainer.private.left
+        assert trainer.private.steps_paid == 5
+        return trainer.private.steps_remaining
 
     assert together(2, work, tmp_path / "run") == [0, 0]
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         assert ledger.spent(gaussian()) == 5
 
     def spent(process: int) -> int:
-        return trainer_of(gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None).private.left
+        return trainer_of(
+            gaussian(5), ledger=tmp_path / "ledger.jsonl" if process == 0 else None
+        ).private.steps_remaining
 
     assert together(2, spent, tmp_path / "again") == [0, 0], "process 1 knows what process 0's ledger says"
 
@@ -416,14 +418,14 @@ def test_processes_that_have_not_joined_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_joining(tmp_path: Path) -> None:
-    with join() as processes:
-        assert (processes, processes.first) == (Processes(0, 1), True)
+    with process_group() as processes:
+        assert (processes, processes.is_main) == (Processes(0, 1), True)
 
     def work(process: int) -> tuple[int, int]:
-        with join() as processes:  # the group is there already
+        with process_group() as processes:  # the group is there already
             pass
         assert dist.is_initialized()
-        return processes.number, processes.size
+        return processes.rank, processes.size
 
     assert together(2, work, tmp_path / "run") == [(0, 2), (1, 2)]
 
@@ -431,15 +433,15 @@ def test_joining(tmp_path: Path) -> None:
 def test_processes_that_find_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with refused(InvalidInput, match="could not find each other"), join(timeout=0.5):
+    with refused(InvalidInput, match="could not find each other"), process_group(timeout=0.5):
         pass
 
 
 def test_alone_everything_is_the_identity() -> None:
     processes = Processes()
-    assert processes.from_first(b"abc") == b"abc"
-    assert processes.gathered([1, -2]) == [[1, -2]]
-    processes.check_same("", mechanism=1)
+    assert processes.broadcast_bytes(b"abc") == b"abc"
+    assert processes.all_gather([1, -2]) == [[1, -2]]
+    processes.assert_same("", mechanism=1)
     processes.check_same_weights([], 0)
     private = _alone()
     assert Trainer(private, torch.optim.SGD(private.parameters)).model is private.model
@@ -452,8 +454,10 @@ def _alone() -> PrivateRun:
 def test_bytes_and_numbers_travel(tmp_path: Path) -> None:
     def work(process: int) -> tuple[Any, ...]:
         processes = Processes.current()
-        sent = [processes.from_first(data if process == 0 else b"") for data in (b"", b"x", bytes(range(256)) * 1000)]
-        return *sent, processes.gathered([process, -(2**62)])
+        sent = [
+            processes.broadcast_bytes(data if process == 0 else b"") for data in (b"", b"x", bytes(range(256)) * 1000)
+        ]
+        return *sent, processes.all_gather([process, -(2**62)])
 
     for found in together(3, work, tmp_path / "run"):
         assert found == (b"", b"x", bytes(range(256)) * 1000, [[k, -(2**62)] for k in range(3)])
@@ -462,7 +466,7 @@ def test_bytes_and_numbers_travel(tmp_path: Path) -> None:
 def test_a_sum_of_parts(tmp_path: Path) -> None:
     def work(process: int) -> Tensor:
         part = torch.full((3,), 10.0**process, dtype=torch.float64)
-        total = Processes.current().total(Private(part)).unsafe_values()
+        total = Processes.current().all_reduce(Private(part)).unsafe_values()
         assert part.tolist() == [10.0**process] * 3, "the part is left as it is"
         return total
 

@@ -45,7 +45,7 @@ def _sums(mechanism: Mechanism, size: int, *, coupled: bool = False) -> Callable
     "mechanism",
     [
         Mechanism(L2(dim=DIM, radius=0.5), Gaussian(scale=1.0), 0.4, 12),
-        Mechanism(Ranked(dim=DIM), Gaussian(scale=1.0), sampling=Poisson(0.8, most=4, units=7), steps=12),
+        Mechanism(Ranked(dim=DIM), Gaussian(scale=1.0), sampling=Poisson(0.8, max_batch=4, population=7), steps=12),
     ],
     ids=["L2", "cut"],
 )

@@ -44,10 +44,10 @@ def test_another_is_flagged_before_the_first_step(tmp_path: Path) -> None:
         torch.set_num_threads(1 + process)
         with pytest.warns(Inexact, match="do not compute alike"):
             run = run_of(L2(dim=DIM))
-        return run.stamps
+        return run.flags
 
-    for stamps in together(2, work, tmp_path / "run"):
-        assert "inexact" in stamps
+    for flags in together(2, work, tmp_path / "run"):
+        assert "inexact" in flags
 
 
 def test_threads_that_one_process_sets_later_end_the_run(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def shorter_profile(patch: pytest.MonkeyPatch) -> None:
     by(check_audit, mechanism=PAIRS, heavy=True),
 )
 def micro_batch_as_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Encoder, "image", property(lambda self: self._single_image))
+    patch.setattr(Encoder, "image", property(lambda self: self._image_of_one))
 
 
 @fault(
@@ -144,7 +144,9 @@ def micro_batch_as_one(patch: pytest.MonkeyPatch) -> None:
 )
 def twice_the_profile(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        Image, "widened", lambda self: Image(2 * self.norm, tuple(block.scaled(2.0) for block in self.profiles))
+        Image,
+        "for_microbatches",
+        lambda self: Image(2 * self.norm, tuple(block.scaled(2.0) for block in self.profiles)),
     )
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from noisette import Mechanism
 from noisette.accounting import _best_of_price, _truncation, ledger
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials, Trials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import GeometricNumTrials, NumTrials
 from noisette.app.runs import holdout
 from noisette.app.tuning import plan as planning
 from noisette.app.tuning import search as tuning
@@ -26,10 +26,14 @@ from tests.unit.accounting import test_best_of_price, test_float_error, test_num
 
 @fault(
     "K fixed",
-    by(test_search.test_the_number_of_runs_follows_the_law, trials=GeometricTrials(3), says="does not follow its law"),
+    by(
+        test_search.test_the_number_of_runs_follows_the_law,
+        trials=GeometricNumTrials(3),
+        says="does not follow its law",
+    ),
 )
 def always_the_mean(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GeometricTrials, "draw", lambda self, generator: round(self.mean))
+    patch.setattr(GeometricNumTrials, "draw", lambda self, generator: round(self.mean))
 
 
 @fault("all scores shown", by(test_search.test_nothing_private_is_public))
@@ -113,13 +117,13 @@ def same_direction(patch: pytest.MonkeyPatch) -> None:
     replace(PRICED, heavy=True),
 )
 def factor_forgotten(patch: pytest.MonkeyPatch) -> None:
-    price = _best_of_price.price
+    price = _best_of_price.best_of_delta
 
-    def wrong(trials: Trials, *rest: Any) -> Any:
+    def wrong(trials: NumTrials, *rest: Any) -> Any:
         return lambda eps: price(trials, *rest)(eps) / trials.mean
 
     for module in (_best_of_price, test_best_of_price):
-        patch.setattr(module, "price", wrong)
+        patch.setattr(module, "best_of_delta", wrong)
 
 
 @fault(
@@ -140,16 +144,16 @@ def ratio_forgotten(patch: pytest.MonkeyPatch) -> None:
 def cut_in_one_run(patch: pytest.MonkeyPatch) -> None:
     chance = _truncation._chance
     patch.setattr(
-        _truncation, "_chance", lambda one, size: chance(one.runs[0] if isinstance(one, Search) else one, size)
+        _truncation, "_chance", lambda one, size: chance(one.runs[0] if isinstance(one, BestOf) else one, size)
     )
 
 
 @fault(
     "price forgotten: of floats, as if there were one run",
-    by(test_float_error.test_a_search_draws_for_all_of_its_runs, trials=GeometricTrials(10)),
+    by(test_float_error.test_a_search_draws_for_all_of_its_runs, trials=GeometricNumTrials(10)),
 )
 def floats_of_one_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GeometricTrials, "most", lambda self, chance: 1)
+    patch.setattr(GeometricNumTrials, "quantile_bound", lambda self, chance: 1)
 
 
 @fault(
@@ -158,7 +162,7 @@ def floats_of_one_run(patch: pytest.MonkeyPatch) -> None:
 )
 def rough_number(patch: pytest.MonkeyPatch) -> None:
     """The log of a number close to 1, from that number."""
-    patch.setattr(GeometricTrials, "_log", property(lambda self: math.log(1 - 1 / self.mean)))
+    patch.setattr(GeometricNumTrials, "_log", property(lambda self: math.log(1 - 1 / self.mean)))
 
 
 @fault("a search that hides that rounding mixes examples", by(test_search.test_inexact_runs_are_told_of_the_search))
@@ -177,7 +181,7 @@ def published_again(patch: pytest.MonkeyPatch) -> None:
 @fault("private data taken for public", by(test_search.test_what_runs_are_trained_on_is_not_public))
 def compared_as_text(patch: pytest.MonkeyPatch) -> None:
     """Another spelling of a file is taken for other people."""
-    patch.setattr(tuning.datasets, "people", lambda name: name)
+    patch.setattr(tuning.datasets, "population", lambda name: name)
 
 
 @fault(
@@ -185,16 +189,16 @@ def compared_as_text(patch: pytest.MonkeyPatch) -> None:
     by(test_search.test_nobody_is_on_both_sides, says="somebody is on both sides"),
 )
 def sides_of_rows(patch: pytest.MonkeyPatch) -> None:
-    sides = holdout.sides
-    patch.setattr(holdout, "sides", lambda names, share: sides(range(len(names)), share))
+    sides = holdout.holdout_mask
+    patch.setattr(holdout, "holdout_mask", lambda names, share: sides(range(len(names)), share))
 
 
 @fault("a held-out part that is trained on", by(test_search.test_held_out_examples_are_not_trained_on))
 def trained_on_all(patch: pytest.MonkeyPatch) -> None:
     from noisette.app.runs import inputs  # noqa: PLC0415
 
-    parted = inputs.parted
-    patch.setattr(inputs, "parted", lambda data, share: (data, parted(data, share)[1]))
+    parted = inputs.split
+    patch.setattr(inputs, "split", lambda data, share: (data, parted(data, share)[1]))
 
 
 @fault(

@@ -26,14 +26,14 @@ NEIGHBOURS = by(test_nothing_private.test_neighbours_cannot_be_told_apart, optio
 
 @fault("private value printed: by a step", NEIGHBOURS)
 def norm_on_stderr(patch: pytest.MonkeyPatch) -> None:
-    private_sum = PrivateRun._private_sum
+    private_sum = PrivateRun._encode_batch_sum
 
     def tells(self: PrivateRun, *arguments: Any) -> Private:
         total = private_sum(self, *arguments)
         sys.stderr.write(f"{total.unsafe_values().norm():.3g}\n")
         return total
 
-    patch.setattr(PrivateRun, "_private_sum", tells)
+    patch.setattr(PrivateRun, "_encode_batch_sum", tells)
 
 
 @fault("private value printed: by a sum", by(test_private_sum.test_adds_in_float64_and_does_not_print_values))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from noisette import Encoder, Private
-from noisette._gradients import Gradients, engine, probe, state_guard, state_snapshot, strategies
+from noisette._gradients import PerExampleGradients, engine, probe, state_guard, state_snapshot, strategies
 from noisette._gradients.layer_strategy import Layers
 from noisette._spec import registered
 from noisette.encoders import L2, Ranked
@@ -155,9 +155,9 @@ def batch_norm_clipped(patch: pytest.MonkeyPatch) -> None:
     by(test_probe.test_whatever_mixes_examples_is_refused, name="minus the batch mean"),
 )
 def no_isolation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gradients, "check", lambda self, batch, likely=None: None)
+    patch.setattr(PerExampleGradients, "check", lambda self, batch, likely=None: None)
     for module in (probe, engine):
-        patch.setattr(module, "refuse_batch_statistics", lambda model: None)
+        patch.setattr(module, "reject_batch_statistics", lambda model: None)
 
 
 @fault(
@@ -167,8 +167,8 @@ def no_isolation(patch: pytest.MonkeyPatch) -> None:
     by(test_state_guard.test_a_tensor_outside_the_model_that_an_earlier_call_has_made_is_refused),
 )
 def state_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state_guard.Call, "changed", lambda self, before, after: False)
-    patch.setattr(state_guard.Call, "admit", lambda self, batch: batch)
+    patch.setattr(state_guard.TracedCall, "changed", lambda self, before, after: False)
+    patch.setattr(state_guard.TracedCall, "admit", lambda self, batch: batch)
 
 
 @fault(
@@ -177,7 +177,7 @@ def state_accepted(patch: pytest.MonkeyPatch) -> None:
     by(test_state_guard.test_random_numbers_that_are_not_of_torch_are_refused, source="numpy.random", path="vmap"),
 )
 def common_sources(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state_snapshot.Holdings, "common_sources", lambda self: None)
+    patch.setattr(state_snapshot.StateSnapshot, "common_sources", lambda self: None)
 
 
 @fault(

@@ -50,17 +50,17 @@ def not_copied(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a file that workers share", by(test_reading.test_workers_open_files_of_their_own))
 def read_here(patch: pytest.MonkeyPatch) -> None:
-    arriving = _reading.Read._arriving
+    arriving = _reading.LoaderExamples._arriving
 
-    def here(self: _reading.Read, index: np.ndarray) -> list[Any]:
+    def here(self: _reading.LoaderExamples, index: np.ndarray) -> list[Any]:
         return [batch for _, batch in _reading._next(arriving(self, [index.tolist()], 0)) or []]
 
-    patch.setattr(_reading.Read, "some", here)
+    patch.setattr(_reading.LoaderExamples, "get", here)
 
 
 @fault("dropout under a seed that others know", by(test_sensitivity.test_dropout_does_not_follow_a_public_seed))
 def public_dropout(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(private_run, "own_randomness", lambda device, seed: nullcontext())
+    patch.setattr(private_run, "isolated_rng", lambda device, seed: nullcontext())
 
 
 @fault(
@@ -130,13 +130,13 @@ def any_length(patch: pytest.MonkeyPatch) -> None:
     by(test_reading.test_a_worker_that_dies_loses_nothing_and_releases_nothing),
 )
 def paid_first(patch: pytest.MonkeyPatch) -> None:
-    taken, pay = PrivateRun._taken, PrivateRun._pay
+    taken, pay = PrivateRun._run_step, PrivateRun._pay
 
     def early(self: PrivateRun, which: int) -> Released:
         pay(self, which)
         return taken(self, which)
 
-    patch.setattr(PrivateRun, "_taken", early)
+    patch.setattr(PrivateRun, "_run_step", early)
     patch.setattr(PrivateRun, "_pay", lambda self, which: None)
 
 
@@ -152,7 +152,7 @@ def paid_first(patch: pytest.MonkeyPatch) -> None:
     ),
 )
 def averages_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loss_adapter.Aim, "seen", loss_adapter.OneByOne.seen)
+    patch.setattr(loss_adapter.LossAdapter, "seen", loss_adapter.PerExampleLoss.seen)
 
 
 @fault(
@@ -170,11 +170,11 @@ def weights_lost(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a mask that is left out", by(test_loss_adapter.test_a_dict_with_an_attention_mask))
 def mask_lost(patch: pytest.MonkeyPatch) -> None:
-    given = loss_adapter.Aim.with_state
+    given = loss_adapter.LossAdapter.with_state
 
-    def without(self: loss_adapter.Aim, state: Mapping[str, Tensor], batch: Any, **how: bool) -> Any:
+    def without(self: loss_adapter.LossAdapter, state: Mapping[str, Tensor], batch: Any, **how: bool) -> Any:
         if isinstance(batch, dict) and "attention_mask" in batch:
             batch = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}
         return given(self, state, batch, **how)
 
-    patch.setattr(loss_adapter.Aim, "with_state", without)
+    patch.setattr(loss_adapter.LossAdapter, "with_state", without)

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from noisette import Generator, Private, _native
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.batch_invariance import Places
 from noisette._gradients.chunk_policy import Plan, Planner
 from noisette._gradients.strategies import Loop
 from noisette._gradients.vector_ends import Ends
 from noisette._pytree import Batch
 from noisette._quantization import Grid
-from noisette.accounting import account
-from noisette.accounting._corrections import Addition
+from noisette.accounting import _float_error
+from noisette.accounting._corrections import Correction
 from noisette.encoders import L2, Snap, base
 from noisette.noise import Gaussian, GeneralizedGaussian, Laplace, StudentT
 from tests.faults.table import by, fault
@@ -36,7 +36,7 @@ FIRST = test_exact_sums.ENCODERS[0]
 
 @fault("grid left out", *LOW_BITS)
 def no_grid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Grid, "noised", lambda self, total, noise: total + noise)
+    patch.setattr(Grid, "add_noise", lambda self, total, noise: total + noise)
 
 
 @fault(
@@ -45,9 +45,11 @@ def no_grid(patch: pytest.MonkeyPatch) -> None:
 )
 def rounded_with_the_sum(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Grid, total: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        return (torch.round((total + noise) / self.coarse) * self.coarse).clamp(-self.reach, self.reach)
+        return (torch.round((total + noise) / self.release_quantum) * self.release_quantum).clamp(
+            -self.clamp, self.clamp
+        )
 
-    patch.setattr(Grid, "noised", wrong)
+    patch.setattr(Grid, "add_noise", wrong)
 
 
 @fault(
@@ -82,30 +84,30 @@ def to_the_nearest(patch: pytest.MonkeyPatch) -> None:
     "floats not paid for", by(test_float_error.test_real_runs_pay_little, mechanism=test_float_error.RUNS[0], most=1e-5)
 )
 def for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(account.arithmetic, "addition", lambda *_: Addition())
+    patch.setattr(_float_error, "addition", lambda *_: Correction())
 
 
 @fault("draws in pairs taken for independent ones", by(test_float_error.test_draws_made_together_are_wrong_together))
 def alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gaussian, "accuracy", replace(Gaussian.accuracy, together=1))
+    patch.setattr(Gaussian, "sampling_error", replace(Gaussian.sampling_error, together=1))
 
 
 @fault("a shift paid for once", by(test_corrections.test_no_run_within_the_addition_loses_more))
 def once(patch: pytest.MonkeyPatch) -> None:
-    honest = test_corrections.deltas_with
-    half = lambda given, *rest: honest(Addition(given.chance, given.shift / 2), *rest)  # noqa: E731
-    patch.setattr(test_corrections, "deltas_with", half)
+    honest = test_corrections.deltas_after_correction
+    half = lambda given, *rest: honest(Correction(given.chance, given.shift / 2), *rest)  # noqa: E731
+    patch.setattr(test_corrections, "deltas_after_correction", half)
 
 
 @fault("tails of 64 bits", by(test_random.test_deep_uniforms_are_right_for_their_own_size))
 def shallow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Generator, "deep", Generator.uniforms)
+    patch.setattr(Generator, "uniforms_128", Generator.uniforms)
 
 
 @fault("a logarithm in single precision", by(test_sampling_error.test_inverses, noise=Laplace(1.0), count=600))
 def single(patch: pytest.MonkeyPatch) -> None:
-    honest = Laplace._magnitude
-    patch.setattr(Laplace, "_magnitude", lambda self, u: honest(self, u).astype("float32").astype("float64"))
+    honest = Laplace._abs_quantile
+    patch.setattr(Laplace, "_abs_quantile", lambda self, u: honest(self, u).astype("float32").astype("float64"))
 
 
 @fault(
@@ -151,7 +153,7 @@ def shallow_radii(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a sum that can be released twice", by(test_release.test_a_sum_is_released_once_and_in_its_own_place))
 def kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Private, "unsafe_taken", Private.unsafe_values)
+    patch.setattr(Private, "unsafe_consume", Private.unsafe_values)
 
 
 @fault(
@@ -160,8 +162,8 @@ def kept(patch: pytest.MonkeyPatch) -> None:
     by(test_release.test_what_fails_midway_leaves_nothing),
 )
 def copied(patch: pytest.MonkeyPatch) -> None:
-    honest = Private.unsafe_taken
-    patch.setattr(Private, "unsafe_taken", lambda self: honest(self).clone())
+    honest = Private.unsafe_consume
+    patch.setattr(Private, "unsafe_consume", lambda self: honest(self).clone())
 
 
 @fault(
@@ -178,7 +180,7 @@ def tails_last(patch: pytest.MonkeyPatch) -> None:
     by(test_exact_sums.test_runs_say_whether_their_gradients_are_steady),
 )
 def silent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gradients, "exact", True)
+    patch.setattr(PerExampleGradients, "exact", True)
 
 
 @fault(

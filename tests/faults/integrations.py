@@ -32,7 +32,7 @@ def filled_twice(patch: pytest.MonkeyPatch) -> None:
         named = {f"model.{name}": value for name, value in state.items()}
         return functional_call(self, named, (batch, whole))
 
-    patch.setattr(loss_adapter.Aim, "with_state", with_state)
+    patch.setattr(loss_adapter.LossAdapter, "with_state", with_state)
 
 
 @fault(
@@ -72,19 +72,19 @@ def waste_accepted(patch: pytest.MonkeyPatch) -> None:
 
 @fault("no guard in the last turn", by(test_grad_guard.test_backward_is_refused_in_the_last_turn_too, steps=2))
 def early_rest(patch: pytest.MonkeyPatch) -> None:
-    written = Guard.written
+    written = Guard.on_grads_written
 
     def resting(self: Guard, *, last: bool) -> None:
         written(self, last=last)
         if last:
-            self.rest()
+            self.disarm()
 
-    patch.setattr(Guard, "written", resting)
+    patch.setattr(Guard, "on_grads_written", resting)
 
 
 @fault("a layer of peft that mixes examples accepted", by(PEFT, fault="examples mixed"))
 def mixing_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(probe.Witness, "_agree", lambda self, one, other, power: True)
+    patch.setattr(probe.IsolationProbe, "_agree", lambda self, one, other, power: True)
 
 
 @fault("backward() by a trainer accepted", by(test_trainer.test_backward_by_a_callback_is_caught))
@@ -96,7 +96,7 @@ def backward_accepted(patch: pytest.MonkeyPatch) -> None:
     "a loss of the model's own that contrasts accepted", by(test_trainer.test_a_loss_over_the_whole_batch_is_refused)
 )
 def contrast_accepted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loss_adapter.OneByOne, "_shared", lambda self, whole, alone: True)
+    patch.setattr(loss_adapter.PerExampleLoss, "_shared", lambda self, whole, alone: True)
 
 
 @fault("the training loss in the log of a trainer", by(test_trainer.test_the_log_has_epsilon_and_public_losses_only))

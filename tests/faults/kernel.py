@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from noisette import _native
-from noisette._gradients.probe import Witness
+from noisette._gradients.probe import IsolationProbe
 from noisette._native import cpu
 from tests.faults.table import by, fault
 from tests.unit._gradients import test_lookup, test_native_activations
@@ -122,7 +122,7 @@ def tangents_mixed(patch: pytest.MonkeyPatch) -> None:
     by(test_native_activations.test_gradients_are_those_of_autograd, name="a layer", kernel=""),
 )
 def tangents_derived_wrong(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(IsolationProbe, "agrees", lambda self, way: True)
     patch.setattr(
         "noisette._gradients.native_activations._Tangent.backward",
         staticmethod(lambda ctx, g: (g * (1 - ctx.saved_tensors[0]), None)),
@@ -136,7 +136,7 @@ def tangents_derived_wrong(patch: pytest.MonkeyPatch) -> None:
 )
 def filters_without_bias(patch: pytest.MonkeyPatch) -> None:
     honest = _native.native.filter
-    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(IsolationProbe, "agrees", lambda self, way: True)
     patch.setattr(
         _native.native, "filter", lambda x, weight, bias, *rest: honest(x, weight, torch.zeros_like(bias), *rest)
     )

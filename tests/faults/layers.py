@@ -13,9 +13,17 @@ from torch import Tensor, nn
 from noisette import _native
 from noisette._gradients import batch_invariance, batched_layers, chunk_policy, fused_clip, layer_strategy, rules
 from noisette._gradients import grad_forms as terms_module
-from noisette._gradients.grad_forms import Added, Factored, Outer, Products, Rows, Term, Wide
-from noisette._gradients.lookup import Lookup
-from noisette._gradients.probe import Witness
+from noisette._gradients.grad_forms import (
+    DenseRows,
+    GradForm,
+    LargeOuterProducts,
+    NormAndSumForm,
+    OuterProduct,
+    Sum,
+    SummedOuterProducts,
+)
+from noisette._gradients.lookup import EmbeddingRows
+from noisette._gradients.probe import IsolationProbe
 from noisette._gradients.rules import base, embedding, linear
 from tests.faults.table import by, fault
 from tests.integrations import test_transformer_models
@@ -29,16 +37,16 @@ SEQUENCES = by(test_rules.test_every_rule, name="Linear, a sequence, bias=True")
 
 @fault("a rule that forgets the bias", VECTORS, SEQUENCES)
 def no_bias(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(linear, "summed", lambda g: Rows(torch.zeros(len(g), g.shape[-1], dtype=g.dtype)))
+    patch.setattr(linear, "summed", lambda g: DenseRows(torch.zeros(len(g), g.shape[-1], dtype=g.dtype)))
 
 
 @fault("a sum over the wrong axis", VECTORS, SEQUENCES)
 def over_outputs(patch: pytest.MonkeyPatch) -> None:
     """Over outputs instead of positions; the shape is right."""
 
-    def wrong(g: Tensor) -> Rows:
+    def wrong(g: Tensor) -> DenseRows:
         flat = g.flatten(1, -2) if g.ndim > 2 else g.unsqueeze(1)
-        return Rows(flat.sum(dim=2).mean(dim=1, keepdim=True).expand(-1, g.shape[-1]))
+        return DenseRows(flat.sum(dim=2).mean(dim=1, keepdim=True).expand(-1, g.shape[-1]))
 
     patch.setattr(linear, "summed", wrong)
 
@@ -51,11 +59,11 @@ def over_outputs(patch: pytest.MonkeyPatch) -> None:
 def all_positions(patch: pytest.MonkeyPatch) -> None:
     """Every position's input meets every position's derivative."""
 
-    def rows(self: Products, some: slice, out: Tensor) -> Tensor:
+    def rows(self: SummedOuterProducts, some: slice, out: Tensor) -> Tensor:
         x, g = self._x[some].sum(dim=1), self._g[some].sum(dim=1)
         return out.copy_(torch.einsum("bo,bi->boi", g, x).flatten(1))
 
-    patch.setattr(Products, "rows", rows)
+    patch.setattr(SummedOuterProducts, "rows", rows)
 
 
 @fault(
@@ -64,13 +72,13 @@ def all_positions(patch: pytest.MonkeyPatch) -> None:
     by(test_rules.test_any_table, heavy=True),
 )
 def padding_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(embedding, "Lookup", lambda index, g, count, padding: Lookup(index, g, count))
+    patch.setattr(embedding, "EmbeddingRows", lambda index, g, count, padding: EmbeddingRows(index, g, count))
 
 
 @fault("padding_idx missed: in a table's term", by(test_grad_forms.test_every_form, name="lookup with padding"))
 def padding_kept(patch: pytest.MonkeyPatch) -> None:
-    honest = Lookup.__init__
-    patch.setattr(Lookup, "__init__", lambda self, index, g, count, padding=None: honest(self, index, g, count))
+    honest = EmbeddingRows.__init__
+    patch.setattr(EmbeddingRows, "__init__", lambda self, index, g, count, padding=None: honest(self, index, g, count))
 
 
 @fault(
@@ -82,11 +90,11 @@ def padding_kept(patch: pytest.MonkeyPatch) -> None:
     by(test_transformer_models.test_every_model, name="gpt2", attention="eager"),
 )
 def first_call_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layer_strategy, "Added", lambda terms: terms[0])
-    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(layer_strategy, "Sum", lambda terms: terms[0])
+    patch.setattr(IsolationProbe, "agrees", lambda self, way: True)
 
 
-class _Apart(Added, Factored):
+class _Apart(Sum, NormAndSumForm):
     """Terms of one parameter as if they were those of several: squares of norms add up, and so do sums."""
 
     def square_norms(self) -> Tensor:
@@ -97,12 +105,12 @@ class _Apart(Added, Factored):
             total += weights @ _rows(term).double()[: len(weights)]
 
 
-def _rows(term: Term) -> Tensor:
-    if isinstance(term, Outer):
+def _rows(term: GradForm) -> Tensor:
+    if isinstance(term, OuterProduct):
         return torch.einsum("bo,bi->boi", term._g, term._x).flatten(1)
-    if isinstance(term, Products):
+    if isinstance(term, SummedOuterProducts):
         return torch.einsum("bto,bti->boi", term._g, term._x).flatten(1)
-    if isinstance(term, Lookup):
+    if isinstance(term, EmbeddingRows):
         out = torch.empty(len(term._g), term._count * term._g.shape[2])
         return term.rows(slice(None), out)
     return term.rows(slice(None), torch.empty(0))
@@ -115,7 +123,7 @@ def _rows(term: Term) -> Tensor:
     by(test_fused_clip.test_norms_of_tied_weights_have_their_cross_terms),
 )
 def squares_added(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layer_strategy, "Added", _Apart)
+    patch.setattr(layer_strategy, "Sum", _Apart)
 
 
 @fault(
@@ -125,7 +133,7 @@ def squares_added(patch: pytest.MonkeyPatch) -> None:
     by(test_uses.test_frozen_layers_leave_no_place_in_the_graph),
 )
 def frozen_too(patch: pytest.MonkeyPatch) -> None:
-    def note(self: Any, out: Tensor, **terms: Callable[[Tensor], Term]) -> Tensor:
+    def note(self: Any, out: Tensor, **terms: Callable[[Tensor], GradForm]) -> Tensor:
         held = {name: self._find(name.replace("__", ".")) for name in terms}
         return self._sites.noted(out, {p: terms[name] for name, p in held.items() if p is not None}, self._inputs)
 
@@ -153,10 +161,10 @@ def unscaled(patch: pytest.MonkeyPatch) -> None:
                 m.scaling.update(was)
 
     patch.setattr(layer_strategy.Layers, "_total", total)
-    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(IsolationProbe, "agrees", lambda self, way: True)
 
 
-class _Gram(Products, Factored):
+class _Gram(SummedOuterProducts, NormAndSumForm):
     """Norms from products of all pairs of positions, and one float32 product for the sum over a whole chunk."""
 
     def square_norms(self) -> Tensor:
@@ -176,7 +184,7 @@ class _Gram(Products, Factored):
 )
 def by_pairs(patch: pytest.MonkeyPatch) -> None:
     for module in (test_fused_clip, test_grad_forms, terms_module):
-        patch.setattr(module, "Products", _Gram)
+        patch.setattr(module, "SummedOuterProducts", _Gram)
 
 
 class _Sum32(_Gram):
@@ -191,7 +199,7 @@ class _Sum32(_Gram):
     by(test_fused_clip.test_one_example_among_others_that_cancel, ratio=1e7),
 )
 def right_norms(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(test_fused_clip, "Products", _Sum32)
+    patch.setattr(test_fused_clip, "SummedOuterProducts", _Sum32)
 
 
 @fault(
@@ -212,7 +220,7 @@ def unbounded(patch: pytest.MonkeyPatch) -> None:
 )
 def first_slice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(terms_module, "_SLICE", 32)
-    patch.setattr(Wide, "square_norms", lambda self: self._norms()[0].square())
+    patch.setattr(LargeOuterProducts, "square_norms", lambda self: self._norms()[0].square())
 
 
 @fault(
@@ -220,7 +228,7 @@ def first_slice(patch: pytest.MonkeyPatch) -> None:
     by(test_wide.test_norms_that_depend_on_the_company_are_noticed),
 )
 def unseen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batch_invariance, "Wide", Lookup)
+    patch.setattr(batch_invariance, "LargeOuterProducts", EmbeddingRows)
 
 
 @fault(
@@ -231,12 +239,12 @@ def unseen(patch: pytest.MonkeyPatch) -> None:
 )
 def one_copy(patch: pytest.MonkeyPatch) -> None:
     """All examples meet one copy, and each gets its share of the gradient of all."""
-    honest = layer_strategy.Rows
+    honest = layer_strategy.DenseRows
 
-    def shared(gradient: Tensor) -> Rows:
+    def shared(gradient: Tensor) -> DenseRows:
         return honest(gradient.mean(dim=0, keepdim=True).expand_as(gradient))
 
-    patch.setattr(layer_strategy, "Rows", shared)
+    patch.setattr(layer_strategy, "DenseRows", shared)
 
 
 @fault(
@@ -246,7 +254,7 @@ def one_copy(patch: pytest.MonkeyPatch) -> None:
 )
 def all_at_hand(patch: pytest.MonkeyPatch) -> None:
     for module in (fused_clip, chunk_policy, layer_strategy):
-        patch.setattr(module, "at_a_time", lambda dim: 64)
+        patch.setattr(module, "rows_at_a_time", lambda dim: 64)
 
 
 @fault(
@@ -275,11 +283,11 @@ def not_alike(patch: pytest.MonkeyPatch) -> None:
     by(test_fused_clip.test_an_example_that_is_not_finite_counts_as_zero, where="x", bad=torch.inf),
 )
 def times_zero(patch: pytest.MonkeyPatch) -> None:
-    def add(self: Outer, weights: Tensor, total: Tensor, step: float) -> None:
+    def add(self: OuterProduct, weights: Tensor, total: Tensor, step: float) -> None:
         g = self._g.double() * weights.unsqueeze(1)
         total.view(g.shape[1], -1).addmm_(g.T, self._x.double())
 
-    patch.setattr(Outer, "add", add)
+    patch.setattr(OuterProduct, "add", add)
 
 
 @fault(
@@ -294,4 +302,4 @@ def by_inheritance(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(layer_strategy, "find", find)
     patch.setattr(rules, "find", find)
-    patch.setattr(Witness, "confirms", lambda self, way: True)
+    patch.setattr(IsolationProbe, "agrees", lambda self, way: True)

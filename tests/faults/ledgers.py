@@ -1,4 +1,4 @@
-"""Faults of records and of what is shown: payments that get lost, stamps that are left out, bits that tell too much."""
+"""Faults of records and of what is shown: payments that get lost, flags that are left out, bits that tell too much."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.training import test_private_run
 )
 def dropped(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Record, tail: bytes, name: str, now: str) -> bytes:
-        self.cut = 0
+        self.torn_steps = 0
         return b""
 
     patch.setattr(Record, "_mended", wrong)
@@ -58,9 +58,9 @@ def counted_twice(patch: pytest.MonkeyPatch) -> None:
     "a seeded run without its stamp", by(test_private_run.test_stamps_reach_the_guarantee_the_checkpoint_and_the_ledger)
 )
 def unstamped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Guarantee, "stamped", lambda self, *stamps: self)
+    patch.setattr(Guarantee, "with_flags", lambda self, *flags: self)
 
 
 @fault("raw floats released", by(test_private_means.test_no_release_proves_anybody_absent_or_present, law=Laplace))
 def raw(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Grid, "noised", lambda self, total, noise: total + noise)
+    patch.setattr(Grid, "add_noise", lambda self, total, noise: total + noise)

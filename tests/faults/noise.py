@@ -159,12 +159,12 @@ def another_law(patch: pytest.MonkeyPatch) -> None:
     by(test_private_run.test_noise_comes_from_the_system_unless_a_seed_is_given),
 )
 def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
-    rekey = Generator._rekey
+    rekey = Generator._set_key
 
     def wrong(self: Generator, key: bytes) -> None:
         rekey(self, key if self.reproducible else hashlib.sha256(str(torch.initial_seed()).encode()).digest())
 
-    patch.setattr(Generator, "_rekey", wrong)
+    patch.setattr(Generator, "_set_key", wrong)
 
 
 @fault(
@@ -173,7 +173,7 @@ def seeded_by_torch(patch: pytest.MonkeyPatch) -> None:
     by(test_reading.test_workers_have_no_key_of_any_generator, heavy=True),
 )
 def same_after_a_fork(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Generator, "_lose", lambda self: None)
+    patch.setattr(Generator, "_drop_parent_key", lambda self: None)
 
 
 @fault(

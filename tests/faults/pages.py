@@ -22,7 +22,7 @@ from tests.unit import test_guarantee
 STAMPS = by(
     test_statement.test_stamps_come_first_in_every_form,
     options={"unsafe": True, "seed": 1},
-    stamps=["reproducible", "unsafe"],
+    flags=["reproducible", "unsafe"],
 )
 OTHERS = by(test_run.test_files_of_others_are_not_written_over)
 
@@ -46,7 +46,7 @@ def loss_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Statement, "_about", tells)
 
 
-@fault("a page without its stamps", STAMPS)
+@fault("a page without its flags", STAMPS)
 def stamps_lost(patch: pytest.MonkeyPatch) -> None:
     promise = run._promise
 
@@ -59,7 +59,7 @@ def stamps_lost(patch: pytest.MonkeyPatch) -> None:
 
 @fault("a statement that leaves its cautions out", STAMPS)
 def no_cautions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statement, "cautions", lambda stamps: tuple("Fine." for _ in stamps))
+    patch.setattr(statement, "cautions", lambda flags: tuple("Fine." for _ in flags))
 
 
 @fault(
@@ -70,7 +70,7 @@ def no_cautions(patch: pytest.MonkeyPatch) -> None:
 def file_believed(patch: pytest.MonkeyPatch) -> None:
     def believes(folder: Path, *_: object) -> Guarantee:
         told = json.loads((folder / "guarantee.json").read_text())
-        return Guarantee(**(told_fields(told) | {"stamps": tuple(told["stamps"])}))
+        return Guarantee(**(told_fields(told) | {"flags": tuple(told["flags"])}))
 
     patch.setattr(run, "_promise", believes)
 
@@ -90,13 +90,15 @@ def rounded_down(patch: pytest.MonkeyPatch) -> None:
     by(test_guarantee.test_no_test_of_a_gaussian_finds_more_than_is_told, scale=1.0),
 )
 def weak_pair(patch: pytest.MonkeyPatch) -> None:
-    honest = _guarantee.found
-    patch.setattr(test_guarantee, "found", lambda epsilon, delta, alarms: honest(epsilon / 2, delta, alarms))
+    honest = _guarantee.attack_power
+    patch.setattr(test_guarantee, "attack_power", lambda epsilon, delta, alarms: honest(epsilon / 2, delta, alarms))
 
 
 @fault("a statement of one pair instead of the curve", by(test_statement.test_numbers_are_those_of_the_whole_curve))
 def pair_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Run, "found", lambda self, alarms: _guarantee.found(self.promise.epsilon, self.promise.delta, alarms))
+    patch.setattr(
+        Run, "found", lambda self, alarms: _guarantee.attack_power(self.promise.epsilon, self.promise.delta, alarms)
+    )
 
 
 @fault("a stranger's words as HTML", by(test_html.test_a_page_stands_alone))

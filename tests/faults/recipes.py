@@ -28,7 +28,7 @@ def scaled_error(patch: pytest.MonkeyPatch) -> None:
 @fault("canaries that are right", by(test_tasks.test_canaries_have_other_targets))
 def right_canaries(patch: pytest.MonkeyPatch) -> None:
     for task in (Classification, Regression):
-        patch.setattr(task, "wrong", lambda self, targets, draws: targets)
+        patch.setattr(task, "wrong_targets", lambda self, targets, draws: targets)
 
 
 @fault("names of labels forgotten", by(test_regression.test_labels_keep_their_names))

@@ -39,7 +39,7 @@ def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
         index = PoissonSampler(len(self._examples), mechanism.rate, self._sampling).draw()
         self._pay(0)
         values = torch.zeros(self._gradients.dim, dtype=torch.float64)
-        for rows in self._gradients.chunks(self._examples.some(index)[0]):
+        for rows in self._gradients.chunks(self._examples.get(index)[0]):
             part = mechanism.encoder.encode_sum(rows)
             values = values + private_run.release(mechanism, part, generator=self._noise).values
         return _written(self, Released(values, mechanism.noise, reproducible=True))
@@ -51,13 +51,13 @@ def noise_for_each_chunk(patch: pytest.MonkeyPatch) -> None:
 def denoised_first(patch: pytest.MonkeyPatch) -> None:
     def step(self: PrivateRun) -> Released:
         mechanism = self.mechanisms[0]
-        total = self._private_sum(mechanism)
+        total = self._encode_batch_sum(mechanism)
         self._pay(0)
         early = Released(total.unsafe_values(), mechanism.noise, reproducible=True)
         denoised, self.state = self.denoiser.update(early, self.state)
         released = private_run.release(mechanism, Private(denoised.values), generator=self._noise)
         self._gradients.write(released.values / (mechanism.rate * len(self._examples)))
-        self.updates += 1
+        self.num_updates += 1
         return released
 
     patch.setattr(PrivateRun, "step", step)
@@ -66,7 +66,7 @@ def denoised_first(patch: pytest.MonkeyPatch) -> None:
 def _written(self: PrivateRun, released: Released) -> Released:
     denoised, self.state = self.denoiser.update(released, self.state)
     self._gradients.write(denoised.values / (self.mechanisms[0].rate * len(self._examples)))
-    self.updates += 1
+    self.num_updates += 1
     return denoised
 
 
@@ -160,8 +160,8 @@ def paid_late(patch: pytest.MonkeyPatch) -> None:
 @fault("a step beyond the budget", by(test_private_run.test_the_step_after_the_last_is_refused))
 def one_more(patch: pytest.MonkeyPatch) -> None:
     left, pay = PrivateRun._left, PrivateRun._pay
-    patch.setattr(PrivateRun, "_left", lambda self, which: left(self, which) + (self.updates == self.total))
-    patch.setattr(PrivateRun, "_pay", lambda self, which: pay(self, which) if self.updates < self.total else None)
+    patch.setattr(PrivateRun, "_left", lambda self, which: left(self, which) + (self.num_updates == self.total))
+    patch.setattr(PrivateRun, "_pay", lambda self, which: pay(self, which) if self.num_updates < self.total else None)
 
 
 @fault("payments not synced to disk", by(test_ledger.test_an_entry_is_synced_before_spend_returns))
@@ -189,7 +189,7 @@ def not_synced(patch: pytest.MonkeyPatch) -> None:
 )
 def any_chain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_ledger_format, "_chain", lambda head, entry: "f" * 16)
-    patch.setattr(Ledger, "holds", lambda self, head: True)
+    patch.setattr(Ledger, "contains_entry", lambda self, head: True)
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def any_mechanism(patch: pytest.MonkeyPatch) -> None:
     load = PrivateRun.load_state_dict
 
     def wrong(self: PrivateRun, state: dict[str, Any]) -> None:
-        load(self, {**state, "mechanism": private_run.hash_of(self.mechanisms)})
+        load(self, {**state, "mechanism": private_run.mechanisms_hash(self.mechanisms)})
 
     patch.setattr(PrivateRun, "load_state_dict", wrong)
 

@@ -30,8 +30,8 @@ def examples_are_drawn(patch: pytest.MonkeyPatch) -> None:
     """Each example by itself; those of one unit that were drawn are averaged. A unit of sixty is nearly always in."""
 
     def draws(
-        mechanisms: Mechanisms, left: Sequence[int], mine: _rank_slice.Share, sampling: Generator
-    ) -> Iterator[_rank_slice.Draw]:
+        mechanisms: Mechanisms, left: Sequence[int], mine: _rank_slice.RankSlice, sampling: Generator
+    ) -> Iterator[_rank_slice.BatchDraw]:
         assert mine.units is not None
         for which, (mechanism, steps) in enumerate(zip(mechanisms, left, strict=True)):
             sampler = PoissonSampler(mine.examples, mechanism.rate, sampling)
@@ -39,10 +39,10 @@ def examples_are_drawn(patch: pytest.MonkeyPatch) -> None:
                 index = sampler.draw()
                 index = index[np.argsort(mine.units.numbers[index], kind="stable")]
                 groups = np.unique(mine.units.numbers[index], return_inverse=True)[1]
-                yield _rank_slice.Draw(which, index, groups)
+                yield _rank_slice.BatchDraw(which, index, groups)
 
-    patch.setattr(_rank_slice, "draws", draws)
-    patch.setattr(private_run, "draws", draws)
+    patch.setattr(_rank_slice, "batch_draws", draws)
+    patch.setattr(private_run, "batch_draws", draws)
 
 
 @fault("per_unit ignored", by(test_units.test_of_every_unit_so_many_examples_are_taken_and_no_more))
@@ -53,8 +53,8 @@ def all_of_them(patch: pytest.MonkeyPatch) -> None:
 
 @fault("always the same examples of a unit", by(test_units.test_which_ones_is_drawn_anew_and_each_as_often))
 def always_the_first(patch: pytest.MonkeyPatch) -> None:
-    taken = Units.taken
-    patch.setattr(Units, "taken", lambda self, drawn, generator: taken(self, drawn, Generator(seed=0)))
+    taken = Units.sample_members
+    patch.setattr(Units, "sample_members", lambda self, drawn, generator: taken(self, drawn, Generator(seed=0)))
 
 
 @fault(

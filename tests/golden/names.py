@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from noisette import Mechanism, Poisson, Private, _native, guarantee, make_private, release, tradeoff
 from noisette._spec import registered
-from noisette.accounting._truncation import uncut
+from noisette.accounting._truncation import untruncated
 from noisette.accounting.base import Accountant, accountants
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import GeometricNumTrials, LogarithmicNumTrials, NumTrials, PoissonNumTrials
 from noisette.accounting.pld import privacy_loss
 from noisette.app.commands import main
 from noisette.app.recipes import Recipe
@@ -90,10 +90,10 @@ ENCODERS: dict[str, Encoder] = {
     "snap-tails": Snap(dim=_DIM, profiles=PROFILES["tails"]),
 }
 
-TRIALS: dict[str, Callable[[float], Trials]] = {
-    "geometric": GeometricTrials,
-    "logarithmic": LogarithmicTrials,
-    "poisson": PoissonTrials,
+TRIALS: dict[str, Callable[[float], NumTrials]] = {
+    "geometric": GeometricNumTrials,
+    "logarithmic": LogarithmicNumTrials,
+    "poisson": PoissonNumTrials,
 }
 
 ACCOUNTANTS = {"pld": "pld", "rdp": "rdp", "rdp-classic": "rdp-classic"}
@@ -104,7 +104,7 @@ _BASES: dict[str, tuple[type, Sequence[Any]]] = {
     "encoders": (Encoder, list(ENCODERS.values())),
     "profiles": (Profiles, list(PROFILES.values())),
     "accountants": (Accountant, [accountants()[name] for name in ACCOUNTANTS.values()]),
-    "trials": (Trials, [law(2.0) for law in TRIALS.values()]),
+    "trials": (NumTrials, [law(2.0) for law in TRIALS.values()]),
 }
 
 
@@ -133,15 +133,15 @@ def mechanism(
     unit: bool = False,
 ) -> Mechanism:
     """With `largest`, batches of a `population` are cut to that size."""
-    sampling = Poisson(rate, most=largest, units=population, of="unit" if unit else "example")
+    sampling = Poisson(rate, max_batch=largest, population=population, unit="unit" if unit else "example")
     return Mechanism(encoder, noise, sampling=sampling, steps=steps)
 
 
-def search(runs: Sequence[Mechanism], trials: Trials, score: Mechanism | None = None) -> Search:
-    return Search(tuple(runs), trials, score)
+def search(runs: Sequence[Mechanism], trials: NumTrials, score: Mechanism | None = None) -> BestOf:
+    return BestOf(tuple(runs), trials, score)
 
 
-def epsilon(spent: Sequence[Mechanism | Search], delta: float, accountant: str) -> float | None:
+def epsilon(spent: Sequence[Mechanism | BestOf], delta: float, accountant: str) -> float | None:
     """None where this accountant has no epsilon for it."""
     try:
         return guarantee(spent, delta, accountant).epsilon
@@ -149,9 +149,9 @@ def epsilon(spent: Sequence[Mechanism | Search], delta: float, accountant: str) 
         return None
 
 
-def deltas(spent: Sequence[Mechanism | Search]) -> list[float]:
+def deltas(spent: Sequence[Mechanism | BestOf]) -> list[float]:
     """At a few epsilons, of batches that are not cut; then of all that is spent, what an attacker misses."""
-    at = privacy_loss(uncut(tuple(spent))).delta(np.array([0.0, 0.25, 0.5, 1.0]))
+    at = privacy_loss(untruncated(tuple(spent))).delta(np.array([0.0, 0.25, 0.5, 1.0]))
     missed = tradeoff(spent).false_negative([0.001, 0.1, 0.5])
     return [float(value) for value in (*at, *missed)]
 
@@ -167,7 +167,7 @@ def batches(examples: int, rate: float, count: int, seed: int, largest: int | No
 def of_units(ids: Sequence[int], per_unit: int, drawn: Any, seed: int) -> list[list[int]]:
     """Examples of the units that were drawn, and their groups."""
     units = Units.of(list(ids), examples=len(ids), per_unit=per_unit)
-    return [part.tolist() for part in units.taken(drawn, Generator(seed, purpose="sampling"))]
+    return [part.tolist() for part in units.sample_members(drawn, Generator(seed, purpose="sampling"))]
 
 
 class _Product(nn.Module):
@@ -202,14 +202,14 @@ def encoded_total(encoder: Encoder, rows: Tensor, groups: Tensor | None = None) 
     """The sum of encoded `rows`, in multiples of the grid that it lies on."""
     if groups is None and encoder.micro_batch > 1:
         groups = torch.arange(len(rows)) % 3
-    return encoder.encode_sum(rows, groups).unsafe_values() / encoder.step
+    return encoder.encode_sum(rows, groups).unsafe_values() / encoder.quantum
 
 
 def released_cells(planned: Mechanism, total: Tensor, seed: int) -> Tensor:
     """A release of `total`, a sum in multiples of the encoder's grid, in cells of the release's own grid."""
-    step = planned.encoder.step
+    step = planned.encoder.quantum
     released = release(planned, Private(total.double() * step), generator=Generator(seed, purpose="noise"))
-    return released.values / planned.grid.coarse
+    return released.values / planned.grid.release_quantum
 
 
 KERNEL = "NOISETTE_KERNEL"
@@ -228,7 +228,7 @@ def variants() -> list[str]:
 _WHICH = ("--encoder", "L2(dim=20)", "--rate", "2/10")
 _COSTS = (*_WHICH, "--noise", "Gaussian(scale=4.0)", "--steps", "5")
 _TRAINED, _REAL = "runs/tiny-0001", "runs/real-0001"
-_SEARCH = ("--trials", "2", "--law", "geometric", "--try", "lr=0.5,1")
+_SEARCH = ("--trials", "2", "--trial-distribution", "geometric", "--grid", "lr=0.5,1")
 
 RECIPES = {
     "tiny": Recipe(
@@ -243,7 +243,7 @@ RECIPES = {
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "account": ("account", *_COSTS),
-    "account, truncated": ("account", *_COSTS, "--most", "9", "--examples", "10", "--delta", "1e-2"),
+    "account, truncated": ("account", *_COSTS, "--max-batch", "9", "--examples", "10", "--delta", "1e-2"),
     "account, search": ("account", *_COSTS, "--trials", "3"),
     "calibrate": ("calibrate", *_WHICH, "--noise", "Gaussian()", "--steps", "5", "--epsilon", "2"),
     "calibrate, search": ("calibrate", *_WHICH, "--noise", "Gaussian()", "--epsilon", "2", "--trials", "3"),

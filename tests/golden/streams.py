@@ -35,7 +35,7 @@ def _whole(values: Tensor) -> list[int]:
 
 def _rows(count: int, dim: int, seed: int) -> Tensor:
     """Gradients that 32 bits hold exactly: multiples of 2**-10 within +-8, and a few of them ten times as large."""
-    drawn = names.Generator(seed, purpose="rows of the freeze").words(count * dim) >> np.uint64(47)
+    drawn = names.Generator(seed, purpose="rows of the freeze").random_words(count * dim) >> np.uint64(47)
     rows = torch.from_numpy((drawn.astype(np.float32) - 2**16) / 2**13).view(count, dim)
     rows[:, ::7] *= 10
     return rows
@@ -61,7 +61,7 @@ def _words() -> dict[str, list[str]]:
     found = {}
     for purpose in PURPOSES:
         streams = names.Generator(7, purpose=purpose), names.Generator(purpose=purpose, secret=_SECRET)
-        found[purpose] = [f"{word:016x}" for stream in streams for word in stream.words(3).tolist()]
+        found[purpose] = [f"{word:016x}" for stream in streams for word in stream.random_words(3).tolist()]
     return found
 
 
@@ -71,16 +71,16 @@ def _draws() -> dict[str, Any]:
     def stream() -> Any:
         return names.Generator(3, purpose="noise")
 
-    signs, magnitudes = stream().signed(6)
+    signs, magnitudes = stream().signed_uniforms(6)
     mixed = stream()
     found: dict[str, Any] = {
         "uniforms": [value.hex() for value in stream().uniforms(6).tolist()],
-        "deep": [value.hex() for value in stream().deep(6).tolist()],
+        "deep": [value.hex() for value in stream().uniforms_128(6).tolist()],
         "signed": [value.hex() for value in (signs * magnitudes).tolist()],
         "decisions": [
-            "".join(str(int(one)) for one in stream().decisions(60, chance)) for chance in (0.3, 2.0**-70, 1.0)
+            "".join(str(int(one)) for one in stream().bernoulli(60, chance)) for chance in (0.3, 2.0**-70, 1.0)
         ],
-        "one after another": [f"{int(mixed.words(count)[-1]):016x}" for count in (1, 2, 200_000, 1)],
+        "one after another": [f"{int(mixed.random_words(count)[-1]):016x}" for count in (1, 2, 200_000, 1)],
         "batches": names.batches(examples=60, rate=0.2, count=4, seed=5),
         "batches, truncated": names.batches(examples=60, rate=0.2, count=4, seed=5, largest=8),
         "units": names.of_units([0, 0, 0, 1, 2, 2, 2, 2, 3], per_unit=2, drawn=np.array([0, 2, 3]), seed=5),
@@ -128,7 +128,7 @@ def _trained() -> dict[str, list[list[int]]]:
     for label, (planned, units) in plans.items():
         size = planned.rate * (16 if units() else 64)
         steps = names.gradients(rows, planned, 3, seed=4, units=units())
-        found[label] = [_whole(grad * size / planned.grid.coarse) for grad in steps]
+        found[label] = [_whole(grad * size / planned.grid.release_quantum) for grad in steps]
     return found
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Mechanism, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.layer_strategy import Layers
 from noisette._gradients.strategies import Loop, Vmap
 from noisette.encoders import L2
@@ -35,7 +35,7 @@ class Twice(nn.Module):
 def test_gradients_add_up_and_the_model_keeps_its_parameters(way: type) -> None:
     model, x, y = Twice().double(), torch.randn(5, 3).double(), torch.tensor([0, 1, 0, 1, 1])
     held = dict(model.named_parameters(remove_duplicate=False))
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     ways = {Layers: gradients._fast[:1], Vmap: gradients._general[:1], Loop: gradients._general[1:]}
     rows = torch.empty(5, gradients.dim).double()
     ways[way][0].rows((x, y), rows)

@@ -13,16 +13,16 @@ import transformers
 from torch import Tensor, nn
 
 from noisette import Mechanism, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.flat_params import Layout
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import aim_of
-from noisette._gradients.probe import confirmed, without_dropout
-from noisette._gradients.state_guard import Calls
+from noisette._gradients.loss_adapter import adapt_loss
+from noisette._gradients.probe import confirmed, dropout_disabled
+from noisette._gradients.state_guard import ModelTracer
 from noisette.encoders import L2, Ranked
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian, StudentT
-from noisette.objectives import Objective, Tokens, classification, own_loss
+from noisette.objectives import Objective, TokenCrossEntropy, classification, model_loss
 from tests.support.helpers import refused
 
 SIZES = {
@@ -42,8 +42,8 @@ TARGETS = {
 }
 GOALS: dict[str, Objective] = {
     "bert": classification,
-    "gpt2": Tokens(ahead=1),
-    "llama": Tokens(ahead=1),
+    "gpt2": TokenCrossEntropy(ahead=1),
+    "llama": TokenCrossEntropy(ahead=1),
     "vit": classification,
 }
 
@@ -104,9 +104,11 @@ def single(model: Any, goal: Objective, batch: dict[str, Tensor]) -> Tensor:
     return torch.stack(rows)
 
 
-def check(model: Any, goal: Objective, batch: dict[str, Tensor], expected: Tensor, **close: float) -> Gradients:
+def check(
+    model: Any, goal: Objective, batch: dict[str, Tensor], expected: Tensor, **close: float
+) -> PerExampleGradients:
     """The fast way, of which nobody is told that it is slow, gives the same rows."""
-    gradients = Gradients(model, goal)
+    gradients = PerExampleGradients(model, goal)
     (rows,) = gradients.chunks(batch)
     assert gradients.path == "layers"
     assert float(expected.abs().max()) > 1e-3
@@ -116,7 +118,7 @@ def check(model: Any, goal: Objective, batch: dict[str, Tensor], expected: Tenso
 
 def copied(model: Any, goal: Objective, batch: dict[str, Tensor]) -> set[str]:
     """The parameters that no rule covers."""
-    way = Layers.candidates(aim_of(model, goal), Layout(model), Calls(model, goal))[-1]
+    way = Layers.candidates(adapt_loss(model, goal), Layout(model), ModelTracer(model, goal))[-1]
     way.terms(batch)
     return {name for name, p in model.named_parameters() if p in way._copied}
 
@@ -138,7 +140,7 @@ def test_every_model(name: str, attention: str) -> None:
 def test_tied_embeddings_are_one_parameter() -> None:
     model = model_of("gpt2")
     assert model.lm_head.weight is model.transformer.wte.weight
-    assert Gradients(model, GOALS["gpt2"]).dim == sum(p.numel() for p in model.parameters())
+    assert PerExampleGradients(model, GOALS["gpt2"]).dim == sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("name", GOALS)
@@ -164,7 +166,7 @@ def test_the_scaling_of_adapters() -> None:
         for label, parameter in model.named_parameters():
             if "lora_A" in label:
                 nn.init.normal_(parameter)
-        (found,) = Gradients(model, goal).chunks(batch)
+        (found,) = PerExampleGradients(model, goal).chunks(batch)
         rows.append(found.clone())
     assert float(rows[0].abs().max()) > 1e-6
     torch.testing.assert_close(rows[1], 4 * rows[0], rtol=1e-9, atol=1e-14)
@@ -176,7 +178,7 @@ def test_dropout_of_adapters() -> None:
     model.eval()
     check(model, goal, batch, single(model, goal, batch))
     model.train()
-    gradients = Gradients(model, goal)
+    gradients = PerExampleGradients(model, goal)
     same = {name: part[:1].expand(COUNT, *part.shape[1:]).contiguous() for name, part in batch.items()}
     first, second = (next(gradients.chunks(same)).clone() for _ in range(2))
     assert gradients.path == "layers"
@@ -199,7 +201,7 @@ def test_dropout_of_fused_attention(name: str, again: bool | None) -> None:
     model.train()
     if again is not None:
         model.gradient_checkpointing_enable({"use_reentrant": again})
-    gradients = Gradients(model, goal)
+    gradients = PerExampleGradients(model, goal)
     first, second = (next(gradients.chunks(batch)).clone() for _ in range(2))
     assert gradients.path == "layers"
     assert not torch.allclose(first, second)
@@ -221,8 +223,8 @@ def test_gradient_checkpointing_left_on(name: str, of: Any, reentrant: bool) -> 
 def test_the_loss_of_the_model_itself() -> None:
     """It sees its labels; that of an example alone is the same mean over its tokens."""
     model, batch = model_of("gpt2"), batch_of("gpt2")
-    expected = single(model, own_loss, batch)
-    check(model, own_loss, batch, expected)
+    expected = single(model, model_loss, batch)
+    check(model, model_loss, batch, expected)
     assert _apart(single(model, GOALS["gpt2"], batch), expected) < 1e-5  # theirs is in single precision
 
 
@@ -236,7 +238,7 @@ def test_models_in_bfloat16(name: str) -> None:
     exact = single(model_of(name), GOALS[name], batch_of(name))
     model, batch = copy.deepcopy(model_of(name)).bfloat16(), batch_of(name, dtype=torch.bfloat16)
     looped = _apart(single(model, GOALS[name], batch), exact)
-    gradients = Gradients(model, GOALS[name])
+    gradients = PerExampleGradients(model, GOALS[name])
     (rows,) = gradients.chunks(batch)
     assert gradients.path == "layers"
     assert rows.dtype == torch.float32
@@ -249,7 +251,7 @@ def test_autocast(name: str) -> None:
     exact = single(model, GOALS[name], batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         looped = _apart(single(model, GOALS[name], batch), exact)
-        gradients = Gradients(model, GOALS[name])
+        gradients = PerExampleGradients(model, GOALS[name])
         (rows,) = gradients.chunks(batch)
     assert gradients.path == "layers"
     assert 0 < _apart(rows, exact) < 1.5 * looped < 0.1
@@ -262,7 +264,7 @@ def test_encoded_sums(of: Any) -> None:
     rows = single(model, goal, batch)
     radius = 0.5 * float(rows.norm(dim=1).median())
     for encoder in (L2(dim=rows.shape[1], radius=radius), Ranked(dim=rows.shape[1], radius=radius)):
-        gradients = Gradients(model, goal)
+        gradients = PerExampleGradients(model, goal)
         found, fused = gradients.encoded_sum(encoder, batch).unsafe_values(), gradients._fused_sum(encoder, batch)
         assert fused is not None
         assert torch.equal(found, fused)
@@ -282,7 +284,7 @@ def test_two_private_steps(kind: str, mechanism: Mechanism) -> None:
     """From the model and the data to a changed model; what is frozen stays as it is."""
     model = copy.deepcopy((model_of if kind == "whole" else adapted)("gpt2")).float()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    private = make_private(model, Tokens(ahead=1), batch_of("gpt2", 30), mechanism)
+    private = make_private(model, TokenCrossEntropy(ahead=1), batch_of("gpt2", 30), mechanism)
     optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
     steps = 0
     for _ in private:
@@ -321,20 +323,20 @@ def test_from_sequence_to_sequence_the_decoder_starts_from_the_labels() -> None:
     batch = {name: torch.randint(WORDS, size, generator=made) for name, size in sizes.items()}
     batch["labels"][1:, -1] = -100
     found = []
-    for goal in (own_loss, Tokens()):
-        gradients = Gradients(model, goal)
+    for goal in (model_loss, TokenCrossEntropy()):
+        gradients = PerExampleGradients(model, goal)
         found.append(torch.cat([rows.clone() for rows in gradients.chunks(batch)]))
         assert gradients.path == "layers"
     torch.testing.assert_close(found[1], found[0])
     batch["decoder_input_ids"] = torch.zeros_like(batch["labels"])
-    given = torch.cat([rows.clone() for rows in Gradients(model, Tokens()).chunks(batch)])
+    given = torch.cat([rows.clone() for rows in PerExampleGradients(model, TokenCrossEntropy()).chunks(batch)])
     assert not torch.allclose(given, found[0]), "what the batch has for the decoder counts"
 
 
 def test_the_noise_of_neftune_is_taken_neither_for_a_contrast_nor_for_rounding() -> None:
     model = copy.deepcopy(model_of("gpt2"))
     transformers.integrations.neftune.activate_neftune(model, 5.0)
-    gradients = Gradients(model, own_loss)
+    gradients = PerExampleGradients(model, model_loss)
     gradients.check(batch_of("gpt2"))
     assert (gradients.path, gradients.inexact) == ("layers", None)
 
@@ -349,8 +351,8 @@ def test_masks_of_speech_models_are_refused_by_name() -> None:
     model = transformers.Wav2Vec2ForSequenceClassification(config)
     batch = {"input_values": torch.rand(4, 120), "labels": torch.arange(4) % 3}
     with refused(InvalidInput, match=r"\n\nhint: model\.config\.apply_spec_augment = False"):
-        Gradients(model, classification).check(batch)
+        PerExampleGradients(model, classification).check(batch)
     model.config.apply_spec_augment = False
-    gradients = Gradients(model, classification)
-    with torch.enable_grad(), without_dropout(gradients._aim, gradients.device):
+    gradients = PerExampleGradients(model, classification)
+    with torch.enable_grad(), dropout_disabled(gradients._aim, gradients.device):
         confirmed(gradients._aim, gradients._layout, gradients._fast, batch)

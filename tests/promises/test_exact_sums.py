@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Encoder, Mechanism, guarantee, make_private
-from noisette._gradients import Gradients, Inexact, SlowPath, chunk_policy
-from noisette._gradients.batch_invariance import Sizes
+from noisette._gradients import Inexact, PerExampleGradients, SlowPath, chunk_policy
+from noisette._gradients.batch_invariance import ChunkSizes
 from noisette.encoders import L2, Ranked, Snap
 from noisette.encoders.profiles import HalfNormal, Tails
 from noisette.mechanism import COVERED, REAL
@@ -87,7 +87,7 @@ def data(count: int) -> tuple[Tensor, Tensor]:
 def test_a_gradient_does_not_depend_on_its_company(encoder: Encoder) -> None:
     """Batches of one to ninety: the sum of a batch is that of its parts, to the last bit."""
     model, (x, y) = network(), data(90)
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     encoder = encoder.replace(dim=gradients.dim)
     kernel = encoder.kernel()
 
@@ -112,7 +112,7 @@ def test_three_processes_have_the_sum_of_one(tmp_path: Path) -> None:
 
     def work(process: int) -> Any:
         run = make_private(network(), nn.CrossEntropyLoss(), data(120), mechanism, seed=5)
-        return run._private_sum(run.mechanisms[0]).unsafe_values()
+        return run._encode_batch_sum(run.mechanisms[0]).unsafe_values()
 
     (alone,) = together(1, work, tmp_path / "1")
     for count in (2, 3):
@@ -122,20 +122,20 @@ def test_three_processes_have_the_sum_of_one(tmp_path: Path) -> None:
 
 def test_runs_say_whether_their_gradients_are_steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first step; an encoder that jumps takes the loop, in which they are."""
-    for found, encoder, arithmetic, stamps, path in (
-        (Sizes(16), Ranked(), COVERED, (), "layers"),
+    for found, encoder, arithmetic, flags, path in (
+        (ChunkSizes(16), Ranked(), COVERED, (), "layers"),
         (None, L2(), REAL, ("inexact",), "layers"),
         (None, Ranked(), COVERED, (), "loop"),
     ):
         mechanism = Mechanism(encoder, Gaussian(1.0), rate=0.5, steps=1)
-        monkeypatch.setattr(chunk_policy, "steady", lambda *_, found=found: found)
-        expected = {"inexact": Inexact, "loop": SlowPath}.get(stamps[0] if stamps else path)
+        monkeypatch.setattr(chunk_policy, "find_invariant_chunk_sizes", lambda *_, found=found: found)
+        expected = {"inexact": Inexact, "loop": SlowPath}.get(flags[0] if flags else path)
         with pytest.warns(expected) if expected else nullcontext():
             run = make_private(network(), nn.CrossEntropyLoss(), data(20), mechanism)
-        assert (run.stamps, run._gradients.path) == (stamps, path)
+        assert (run.flags, run._gradients.path) == (flags, path)
         run.step()
         promise = run.guarantee(1e-3)
-        assert (promise.arithmetic, promise.stamps) == (arithmetic, stamps)
+        assert (promise.arithmetic, promise.flags) == (arithmetic, flags)
         assert promise.epsilon == guarantee(run.mechanisms, 1e-3).epsilon
 
 
@@ -143,7 +143,7 @@ def test_one_output_is_computed_by_multiples() -> None:
     """Of a Linear layer with one output, examples left over from fours are rounded otherwise; a few more will do."""
     torch.manual_seed(0)
     x = torch.randn(150, 3000)
-    gradients = Gradients(nn.Linear(3000, 1), nn.MSELoss())
+    gradients = PerExampleGradients(nn.Linear(3000, 1), nn.MSELoss())
     gradients.check((x[:1], x[:1, :1]))
     assert gradients.exact
     assert gradients._planner is not None

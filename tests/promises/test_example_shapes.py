@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Encoder, Mechanism, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.strategies import Loop
 from noisette.encoders import L2, Ranked, Snap
 from noisette.errors import InvalidInput
@@ -39,14 +39,14 @@ def sequences(count: int, length: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, length, 5, generator=public), torch.arange(count) % 3
 
 
-def checked(encoder: Encoder) -> tuple[Gradients, Encoder]:
+def checked(encoder: Encoder) -> tuple[PerExampleGradients, Encoder]:
     torch.manual_seed(0)
-    gradients = Gradients(Sorting(), nn.CrossEntropyLoss(), exactly=encoder.jumps)
+    gradients = PerExampleGradients(Sorting(), nn.CrossEntropyLoss(), exactly=encoder.jumps)
     gradients.check(sequences(1, 4))
     return gradients, encoder.replace(dim=gradients.dim)
 
 
-def sum_of(gradients: Gradients, encoder: Encoder, *batches: tuple[Tensor, Tensor]) -> Tensor:
+def sum_of(gradients: PerExampleGradients, encoder: Encoder, *batches: tuple[Tensor, Tensor]) -> Tensor:
     found = [gradients.encoded_sum(encoder, batch).unsafe_values() for batch in batches]
     return torch.stack(found).sum(dim=0)
 
@@ -118,7 +118,7 @@ class Fussy(nn.Linear):
 
 @pytest.mark.filterwarnings("ignore::noisette._gradients.SlowPath")
 def test_an_example_that_fails_ends_the_step_and_is_not_described() -> None:
-    gradients = Gradients(Fussy(4, 3), nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(Fussy(4, 3), nn.CrossEntropyLoss())
     x, y = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 7])
     gradients.check((x, y))
     with refused(InvalidInput, match="fails on an example that was drawn") as caught:
@@ -130,7 +130,10 @@ def test_an_example_that_fails_ends_the_step_and_is_not_described() -> None:
 
 
 def test_memory_that_is_missing_is_told_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    gradients, batch = Gradients(nn.Linear(5, 3), nn.CrossEntropyLoss()), (torch.randn(4, 5), torch.arange(4) % 3)
+    gradients, batch = (
+        PerExampleGradients(nn.Linear(5, 3), nn.CrossEntropyLoss()),
+        (torch.randn(4, 5), torch.arange(4) % 3),
+    )
     gradients.check(batch)
     way = gradients._planner.first.way
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Encoder
-from noisette._gradients import Gradients, flat_params
+from noisette._gradients import PerExampleGradients, flat_params
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Term
+from noisette._gradients.grad_forms import GradForm
 from noisette._gradients.layer_strategy import Layers
 from noisette.encoders import L2, Ranked
 from noisette.encoders.profiles import Tails
@@ -37,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_of_large_models_one_gradient_is_held(kind: str, asked: list[int]) -> None:
     """More than 10 million parameters, on a sequence."""
     model = Then(nn.Linear(3, 2_600_000), 1, after=lambda h: h.mean(dim=(1, 2), keepdim=True))
-    gradients, batch = Gradients(model, bent), (torch.randn(5, 2, 3), torch.zeros(5))
+    gradients, batch = PerExampleGradients(model, bent), (torch.randn(5, 2, 3), torch.zeros(5))
     assert gradients.dim > 10_000_000
     gradients.check(batch)  # of which a few sizes are tried
     assert max(asked) <= 4
@@ -63,7 +63,7 @@ def test_of_large_copies_one_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.table(x).sum(dim=1) + self.table.weight[:3].sum(dim=0)
 
-    gradients, x = Gradients(Outside(), bent), torch.randint(1000, (5, 4))
+    gradients, x = PerExampleGradients(Outside(), bent), torch.randint(1000, (5, 4))
     assert gradients.dim > 10_000_000
     gradients.check((x[:1], torch.zeros(1)))
     seen: list[int] = []
@@ -79,7 +79,7 @@ def test_no_row_is_held_where_none_is_computed(asked: list[int]) -> None:
     """Vectors through Linear layers: their norms and sums come from factors, whatever the number of examples."""
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(50, 6)
-    gradients = Gradients(model, bent)
+    gradients = PerExampleGradients(model, bent)
     gradients.check((x, torch.zeros(50)))
     gradients._fused_sum(L2(dim=gradients.dim), (x, torch.zeros(50)))  # which tries the sizes that it needs
     asked.clear()
@@ -93,14 +93,17 @@ def test_what_the_last_step_of_a_large_model_has_left_is_given_back_first(monkey
     told: list[str] = []
     honest = Layers.terms
 
-    def terms(way: Layers, *given: Any) -> list[Term]:
+    def terms(way: Layers, *given: Any) -> list[GradForm]:
         told.append("pass")
         return honest(way, *given)
 
     monkeypatch.setattr(flat_params, "_LARGE", 4)
     monkeypatch.setattr(flat_params, "_trim", lambda: lambda _: told.append("given back"))
     monkeypatch.setattr(Layers, "terms", terms)
-    gradients, batch = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()), (torch.randn(5, 3), torch.zeros(5).long())
+    gradients, batch = (
+        PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss()),
+        (torch.randn(5, 3), torch.zeros(5).long()),
+    )
     gradients.check(batch)
     told.clear()
     gradients.encoded_sum(L2(dim=8), batch)

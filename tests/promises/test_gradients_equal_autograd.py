@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from noisette._gradients import Gradients, SlowPath
+from noisette._gradients import PerExampleGradients, SlowPath
 from noisette.errors import InvalidInput
 from tests.support.gradient_models import CASES, SLOW, Recurrent, all_rows, paper_cnn, reference
 from tests.support.helpers import refused
@@ -18,7 +18,7 @@ from tests.support.helpers import refused
 def test_every_layer(name: str, chunk: int) -> None:
     case = CASES[name]
     model, x, y = case.build()
-    gradients = Gradients(model, case.loss, chunk=chunk)
+    gradients = PerExampleGradients(model, case.loss, chunk=chunk)
     rows = all_rows(gradients, x, y)
     torch.testing.assert_close(rows, reference(model, case.loss, x, y), rtol=1e-10, atol=1e-12)
     assert gradients.path == case.path
@@ -29,7 +29,7 @@ def test_every_layer(name: str, chunk: int) -> None:
 def test_what_vmap_cannot_run_is_looped_over_and_said_once(name: str, culprit: str) -> None:
     case = SLOW[name]
     model, x, y = case.build()
-    gradients = Gradients(model, case.loss, chunk=3)
+    gradients = PerExampleGradients(model, case.loss, chunk=3)
     with pytest.warns(SlowPath, match=culprit) as caught:
         gradients.check((x, y))
     assert len(caught) == 1
@@ -43,7 +43,7 @@ def test_what_vmap_cannot_run_is_looped_over_and_said_once(name: str, culprit: s
 def test_single_precision_lstm() -> None:
     torch.manual_seed(0)
     model, x, y = Recurrent(nn.LSTM(3, 4, batch_first=True)), torch.randn(4, 5, 3), torch.tensor([0, 1, 2, 0])
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     rows = all_rows(gradients, x, y)
     assert gradients.path == "layers"
     torch.testing.assert_close(rows, reference(model, nn.CrossEntropyLoss(), x, y))
@@ -52,7 +52,7 @@ def test_single_precision_lstm() -> None:
 def test_single_precision() -> None:
     torch.manual_seed(0)
     model, x, y = paper_cnn(), torch.randn(70, 1, 28, 28), torch.randint(10, (70,))
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     rows = all_rows(gradients, x, y)
     assert rows.dtype == torch.float32
     assert gradients.path == "layers"
@@ -63,7 +63,7 @@ def test_other_losses_and_targets() -> None:
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 3).double(), torch.randn(5, 4).double(), torch.randn(5, 3).double()
     for loss in (nn.MSELoss(reduction="sum"), nn.MSELoss(), nn.L1Loss(reduction="none"), nn.SmoothL1Loss()):
-        torch.testing.assert_close(all_rows(Gradients(model, loss), x, y), reference(model, loss, x, y))
+        torch.testing.assert_close(all_rows(PerExampleGradients(model, loss), x, y), reference(model, loss, x, y))
 
 
 def test_a_loss_that_mixes_examples_is_refused_and_would_see_one_at_a_time() -> None:
@@ -72,7 +72,7 @@ def test_a_loss_that_mixes_examples_is_refused_and_would_see_one_at_a_time() -> 
 
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 3).double(), torch.randn(5, 4).double(), torch.randn(5, 3).double()
-    gradients = Gradients(model, centred)
+    gradients = PerExampleGradients(model, centred)
     with refused(InvalidInput, match="not the mean or the sum"):
         gradients.check((x, y))
     for way in (*gradients._fast, *gradients._general):
@@ -89,20 +89,20 @@ def test_a_loss_with_control_flow_is_looped_over() -> None:
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 3).double(), torch.randn(9, 4).double(), torch.randn(9, 3).double()
     with pytest.warns(SlowPath, match="Linear"):
-        rows = all_rows(Gradients(model, harsh), x, y)
+        rows = all_rows(PerExampleGradients(model, harsh), x, y)
     torch.testing.assert_close(rows, reference(model, harsh, x, y))
 
 
 def test_parameters_in_order_and_each_once() -> None:
     model, _, _ = CASES["tied"].build()
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     assert [id(p) for p in gradients.parameters] == [id(p) for p in model.parameters()]
     assert gradients.dim == 35
     model, _, _ = CASES["frozen weight"].build()
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     assert [id(p) for p in gradients.parameters] == [id(p) for p in model.parameters() if p.requires_grad]
     assert gradients.dim == 5 + 20 + 12
 
 
 def test_paper_network_has_its_26010_parameters() -> None:
-    assert Gradients(paper_cnn(), nn.CrossEntropyLoss()).dim == 26_010
+    assert PerExampleGradients(paper_cnn(), nn.CrossEntropyLoss()).dim == 26_010

@@ -86,12 +86,12 @@ def _check(root: Path, plan: Recipe, released: int, monkeypatch: pytest.MonkeyPa
         count_releases(patch.setattr, root / "releases")
         opened = reopen(folder)
         lost = opened.resume()
-        assert lost == paid - opened.private.updates
+        assert lost == paid - opened.private.num_updates
         points = [point for point in opened.points() if point is not None]
         opened.close()
-    assert opened.private.left == 0
+    assert opened.private.steps_remaining == 0
     assert _spent(folder) == STEPS
-    assert opened.private.updates == STEPS - lost
+    assert opened.private.num_updates == STEPS - lost
     assert (root / "releases").stat().st_size <= STEPS
     assert (folder / "model.pt").exists()
     assert (folder / "guarantee.json").exists()
@@ -169,7 +169,7 @@ def test_a_kill_between_the_two_ledgers_costs_steps_but_hides_nothing(
     opened.close()
     assert _spent(tmp_path / "tiny-0001") == 4
     with Ledger(tmp_path / "all.jsonl") as book:
-        assert sum(mechanism.steps for mechanism in book.mechanisms()) == 3 == opened.private.updates
+        assert sum(mechanism.steps for mechanism in book.mechanisms()) == 3 == opened.private.num_updates
 
 
 @pytest.mark.parametrize("written", [0, 1, 5, 12, 60, -1])
@@ -198,16 +198,16 @@ def test_a_kill_in_the_middle_of_a_write_is_no_obstacle(tmp_path: Path, written:
     assert os.WIFSIGNALED(status)
     released = (tmp_path / "releases").stat().st_size
     left = (folder / "ledger.jsonl").read_bytes()
-    assert read_ledger(folder / "ledger.jsonl").cut == (None if written == 0 else 0 if payment == 0 else 1)
+    assert read_ledger(folder / "ledger.jsonl").torn_steps == (None if written == 0 else 0 if payment == 0 else 1)
     assert _spent(folder) >= released
     (folder / "ledger.jsonl").write_bytes(left)
     opened = reopen(folder)
-    assert (opened.cut == []) is (written == 0)
+    assert (opened.torn_ledgers == []) is (written == 0)
     opened.resume()
     list(opened.points())
     opened.close()
     assert _spent(folder) == 12
-    assert opened.private.left == 0
+    assert opened.private.steps_remaining == 0
 
 
 def _interrupt(*_: object) -> None:

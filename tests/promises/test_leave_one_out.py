@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette import Encoder
-from noisette._gradients import Gradients, SlowPath
+from noisette._gradients import PerExampleGradients, SlowPath
 from noisette._native import variant
 from noisette._numerics import strict
 from noisette.encoders import L2, Ranked, Snap
@@ -173,7 +173,7 @@ MODELS: dict[str, Callable[[], Made]] = {
 A_FEW = ["a network of width 18", "a network of width 51", "one output", "GRU", "attention pooling", "convolution"]
 
 
-def moved(gradients: Gradients, encoder: Encoder, x: Tensor, y: Tensor, left_out: int) -> float:
+def moved(gradients: PerExampleGradients, encoder: Encoder, x: Tensor, y: Tensor, left_out: int) -> float:
     """How far leaving one example out moves the sum beside its own encoding, in radii."""
     others = torch.arange(len(x)) != left_out
     sums = [
@@ -183,10 +183,10 @@ def moved(gradients: Gradients, encoder: Encoder, x: Tensor, y: Tensor, left_out
     return float((sums[0] - sums[1] - sums[2]).norm()) / encoder.radius
 
 
-def largest_move(name: str, encoder: Encoder, left_out: range) -> tuple[float, Gradients]:
+def largest_move(name: str, encoder: Encoder, left_out: range) -> tuple[float, PerExampleGradients]:
     torch.manual_seed(1)
     model, loss, x, y = MODELS[name]()
-    gradients = Gradients(model, loss, exactly=encoder.jumps)
+    gradients = PerExampleGradients(model, loss, exactly=encoder.jumps)
     encoder = encoder.replace(dim=gradients.dim)
     gradients.check((x[:1], y[:1]))
     return max(moved(gradients, encoder, x, y, one) for one in left_out), gradients
@@ -254,7 +254,7 @@ def test_where_examples_lie_in_memory_makes_no_difference(name: str) -> None:
     """A view begins where the examples in front of it end, and may lie column by column."""
     torch.manual_seed(1)
     model, loss, x, y = MODELS[name]()
-    gradients = Gradients(model, loss, exactly=True)
+    gradients = PerExampleGradients(model, loss, exactly=True)
     encoder = Snap(dim=gradients.dim)
     gradients.check((x[:1], y[:1]))
     usual = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
@@ -270,7 +270,7 @@ def test_where_examples_lie_in_memory_makes_no_difference(name: str) -> None:
 def test_threads_that_are_set_after_the_check_bring_another_check() -> None:
     torch.manual_seed(1)
     model, loss, x, y = MODELS["a network of width 51"]()
-    gradients, before = Gradients(model, loss, exactly=True), torch.get_num_threads()
+    gradients, before = PerExampleGradients(model, loss, exactly=True), torch.get_num_threads()
     gradients.check((x[:1], y[:1]))
     planner = gradients._planner
     try:
@@ -301,7 +301,7 @@ def test_only_sizes_without_an_end_are_used(encoder: Encoder) -> None:
     torch.manual_seed(1)
     x, y = torch.randn(COUNT, 20), torch.randint(3, (COUNT,))
     with rounding_at(lambda place, count: place >= count - count % 4):
-        gradients = Gradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=encoder.jumps)
+        gradients = PerExampleGradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=encoder.jumps)
         gradients.check((x[:1], y[:1]))
         found = max(moved(gradients, encoder.replace(dim=gradients.dim), x, y, one) for one in (0, 7, 44))
     assert (gradients.exact, gradients.path) == (True, "layers")
@@ -311,7 +311,7 @@ def test_only_sizes_without_an_end_are_used(encoder: Encoder) -> None:
 def test_what_cannot_be_shown_takes_the_loop_or_is_told_before_the_first_step() -> None:
     x, y = torch.randn(COUNT, 20), torch.randint(3, (COUNT,))
     with rounding_at(lambda place, count: place % 2):
-        gradients = Gradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=True)
+        gradients = PerExampleGradients(nn.Linear(20, 3), nn.CrossEntropyLoss(), exactly=True)
         with pytest.warns(SlowPath, match="rounds by the place of an example"):
             gradients.check((x[:1], y[:1]))
         assert (gradients.exact, gradients.path) == (True, "loop")

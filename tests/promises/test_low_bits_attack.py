@@ -21,7 +21,9 @@ from noisette.random import Generator
 LEVEL, DELTA = 1e-6, 1e-5
 COUNTS = [pytest.param(100_000, id="a few"), pytest.param(1_000_000, id="a million", marks=pytest.mark.slow)]
 LAWS = [
-    law for law in registered(Noise).values() if law.__module__.startswith("noisette.") and law.accuracy is not None
+    law
+    for law in registered(Noise).values()
+    if law.__module__.startswith("noisette.") and law.sampling_error is not None
 ]
 
 
@@ -72,5 +74,5 @@ def test_low_bits_tell_nothing(law: type[Noise], count: int) -> None:
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_without_the_grid_they_refute_epsilon(law: type[Noise], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What libraries do: the sum plus the noise, as floats come out. That the attack can see is what this shows."""
-    monkeypatch.setattr(Grid, "noised", lambda self, total, noise: total + noise)
+    monkeypatch.setattr(Grid, "add_noise", lambda self, total, noise: total + noise)
     assert refuted(law.examples()[0].replace(scale=1.0), count)

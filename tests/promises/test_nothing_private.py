@@ -173,7 +173,7 @@ def test_examples_of_other_shapes_cannot_be_told_apart(
             for _ in run:
                 optimizer.step()
         words = [str(one.message) for one in said], *capfd.readouterr(), caplog.text
-        return words, run.stamps, run._gradients.path, file.read_bytes(), [p.tolist() for p in net.parameters()]
+        return words, run.flags, run._gradients.path, file.read_bytes(), [p.tolist() for p in net.parameters()]
 
     def first(*args: Any, **options: Any) -> Released:
         kept.append(honest(*args, **options))

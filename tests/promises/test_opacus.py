@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Mechanism, Private, Released, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.app.models import build
 from noisette.encoders import L2
 from noisette.noise import Gaussian
@@ -169,7 +169,7 @@ def test_rows_of_other_objectives_are_those_of_opacus(name: str) -> None:
         def theirs(model: nn.Module) -> Tensor:
             return of_each(model(x), y)
 
-    ours = torch.cat([rows.clone() for rows in Gradients(model, goal, chunk=3).chunks(batch)])
+    ours = torch.cat([rows.clone() for rows in PerExampleGradients(model, goal, chunk=3).chunks(batch)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wrapped = GradSampleModule(model, loss_reduction="sum")

@@ -81,7 +81,7 @@ def test_everything_is_as_it_was(tmp_path: Path, denoiser: Any) -> None:
     assert after.optimizer.param_groups[0]["lr"] == before.optimizer.param_groups[0]["lr"] != 0.1
     buffers = [[s["momentum_buffer"] for s in t.optimizer.state.values()] for t in (before, after)]
     assert torch.equal(*map(flat, buffers))
-    assert (after.private.updates, after.private.paid) == (3, 3)
+    assert (after.private.num_updates, after.private.steps_paid) == (3, 3)
     assert [progress.updates for progress in after.run()] == [4, 5, 6, 7, 8]
     assert after.private._ledgers[0].spent(gaussian(STEPS)) == STEPS
     after.private._ledgers[0].close()
@@ -92,9 +92,9 @@ def test_steps_paid_after_the_checkpoint_stay_paid(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         ledger.spend(gaussian(STEPS), 2)
     after = _resumed(tmp_path)
-    assert (after.private.updates, after.private.paid, after.private.left) == (3, 5, 3)
+    assert (after.private.num_updates, after.private.steps_paid, after.private.steps_remaining) == (3, 5, 3)
     assert [progress.updates for progress in after.run()] == [4, 5, 6]
-    assert after.private.paid == STEPS
+    assert after.private.steps_paid == STEPS
     after.private._ledgers[0].close()
 
 
@@ -107,7 +107,7 @@ def test_a_budget_is_not_reset_where_there_is_no_ledger(tmp_path: Path) -> None:
         first.step()
     again = make_private(network(), nn.CrossEntropyLoss(), (x, y), plan)
     again.load_state_dict(first.state_dict())
-    assert (again.paid, again.left) == (15, 5)
+    assert (again.steps_paid, again.steps_remaining) == (15, 5)
     assert again.guarantee(1e-5).epsilon == first.guarantee(1e-5).epsilon
     with Ledger(tmp_path / "own.jsonl", data="x") as own, Ledger(tmp_path / "new.jsonl", data="x") as new:
         with refused(MechanismMismatch, match="a run without a ledger"):
@@ -151,7 +151,7 @@ def test_a_checkpoint_holds_public_values_only(tmp_path: Path) -> None:
     _stopped(tmp_path)
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert set(state) == {"private", "model", "optimizer", "scheduler", "average"}
-    keys = {"mechanism", "ledgers", "paid", "updates", "denoiser", "denoiser_state", "previous", "stamps"}
+    keys = {"mechanism", "ledgers", "paid", "updates", "denoiser", "denoiser_state", "previous", "flags"}
     assert set(state["private"]) == keys
     assert not any(t.dtype == torch.uint8 for t in _tensors(state)), "a generator's state would be bytes"
 

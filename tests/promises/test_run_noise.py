@@ -59,5 +59,5 @@ def test_the_noise_of_a_run_is_the_declared_law(noise: Noise, rate: float, monke
 def test_noise_and_batches_come_from_streams_of_their_own() -> None:
     """Also under one seed: whoever sees a batch must not see the noise in it."""
     private = _run(Gaussian(1.0), rate=0.05, seed=3)
-    noise, batches = private._noise.words(10_000), private._sampling.words(10_000)
+    noise, batches = private._noise.random_words(10_000), private._sampling.random_words(10_000)
     assert len(np.unique(np.concatenate([noise, batches]))) == 20_000  # a collision has probability 1e-11

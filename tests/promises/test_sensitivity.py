@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from noisette import Encoder, Generator, Mechanism
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.encoders import L2, Image, Ranked, Snap
 from noisette.encoders.profiles import Blocks, HalfNormal, PaperGaussian, Tails
 from noisette.noise import Gaussian
@@ -121,7 +121,7 @@ class Coupled:
         assert len(drawn) == n
         return drawn
 
-    def decisions(self, n: int, chance: float) -> np.ndarray:
+    def bernoulli(self, n: int, chance: float) -> np.ndarray:
         return self.uniforms(n) <= chance
 
 
@@ -130,7 +130,7 @@ def private_sum(case: Case, x: Tensor, y: Tensor, numbers: np.ndarray) -> Tensor
     mechanism = Mechanism(case.made(), Gaussian(1.0), case.rate, steps=1)
     private = make_private(case.network(), nn.CrossEntropyLoss(), (x, y), mechanism, chunk=case.chunk)
     private._sampling = Coupled(numbers, case.rate)  # type: ignore[assignment]
-    return private._private_sum(mechanism).unsafe_values()
+    return private._encode_batch_sum(mechanism).unsafe_values()
 
 
 def move(case: Case) -> Tensor:
@@ -217,7 +217,7 @@ def test_with_micro_batches_it_turns_one_encoding_into_another(case: Case, micro
 def test_gradients_and_encoder_alone(case: Case) -> None:
     """The same without a run: each example in turn, the whole batch, whatever the chunks."""
     (x, y), encoder = case.data(), case.made()
-    gradients = Gradients(case.network(), nn.CrossEntropyLoss(), chunk=case.chunk)
+    gradients = PerExampleGradients(case.network(), nn.CrossEntropyLoss(), chunk=case.chunk)
 
     def total(index: list[int]) -> Tensor:
         sums = [encoder.encode_sum(rows).unsafe_values() for rows in gradients.chunks((x[index], y[index]))]
@@ -236,7 +236,7 @@ def test_gradients_and_encoder_alone(case: Case) -> None:
 def test_rows_of_32_bits(case: Case) -> None:
     """What most models have, and what a native kernel takes: the same bits of a row, alone and in company."""
     (x, y), encoder = case.data(), case.made()
-    gradients = Gradients(case.network().float(), nn.CrossEntropyLoss(), chunk=case.examples)
+    gradients = PerExampleGradients(case.network().float(), nn.CrossEntropyLoss(), chunk=case.examples)
     rows = next(gradients.chunks((x.float(), y))).clone()
     total = encoder.encode_sum(rows).unsafe_values()
     for one in range(case.examples):
@@ -259,7 +259,7 @@ def test_with_the_library_s_own_generator(encoder: str) -> None:
     for seed in range(8):
         for run in runs:
             run._sampling, run._stream = Generator(seed, purpose="sampling"), None  # a stream keeps its generator
-        moved = torch.sub(*(run._private_sum(mechanism).unsafe_values() for run in runs))
+        moved = torch.sub(*(run._encode_batch_sum(mechanism).unsafe_values() for run in runs))
         joined.append(bool(moved.abs().max() > 1e-9))
         _assert_close(moved, own * joined[-1], case)
     assert 0 < sum(joined) < 8, "it joins some batches and not others"

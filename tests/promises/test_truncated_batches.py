@@ -82,7 +82,7 @@ def test_physical_batches_have_one_shape(units: bool, given: list[int]) -> None:
     ids, most = (torch.arange(40) % 15, 9) if units else (None, 18)
     sums = []
     for cut in (most, 1000):
-        sampling = Poisson(0.3, most=cut, units=1000)
+        sampling = Poisson(0.3, max_batch=cut, population=1000)
         run = make_private(
             network(),
             LOSS,
@@ -92,30 +92,32 @@ def test_physical_batches_have_one_shape(units: bool, given: list[int]) -> None:
             chunk=16,
             seed=3,
         )
-        sums.append([run._private_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)])
+        sums.append([run._encode_batch_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)])
         assert len(set(given)) == 1, "two examples, or none, are computed as all others are"
         given.clear()
     free = Mechanism(L2(), Gaussian(1.0), 0.3, 30)
     run = make_private(network(), LOSS, examples(), free, units=ids, chunk=16, seed=3)
-    plain = [run._private_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)]
+    plain = [run._encode_batch_sum(run.mechanisms[0]).unsafe_values() for _ in range(30)]
     assert len(set(given)) > 2
     torch.testing.assert_close(torch.stack(sums[1]), torch.stack(plain), rtol=0, atol=1e-12)
 
 
 def test_more_people_than_the_cut_was_accounted_for() -> None:
-    mechanism = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(0.3, most=20, units=39), steps=2)
+    mechanism = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(0.3, max_batch=20, population=39), steps=2)
     with refused(InvalidInput, "accounted for 39 examples, and there are 40"):
         make_private(network(), LOSS, examples(), mechanism)
     for there in (40, 50):  # a public number may be rounded up
-        make_private(network(), LOSS, examples(), mechanism.replace(sampling=Poisson(0.3, most=20, units=there))).step()
+        make_private(
+            network(), LOSS, examples(), mechanism.replace(sampling=Poisson(0.3, max_batch=20, population=there))
+        ).step()
 
 
 def test_a_plan_proposes_a_size_that_costs_next_to_nothing() -> None:
     budget: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "batch": 100, "steps": 50}
     found = plan(nn.Linear(4, 2), torch.zeros(2000, 4), cap=True, **budget)
-    assert found.sampling.units == 2000
-    assert found.sampling.most is not None
-    assert 140 < found.sampling.most < 200
+    assert found.sampling.population == 2000
+    assert found.sampling.max_batch is not None
+    assert 140 < found.sampling.max_batch < 200
     free = Mechanism(found.encoder, found.noise, found.rate, found.steps)
     assert 1.995 < guarantee(found, 1e-5).epsilon <= 2.0
     assert guarantee(found, 1e-5).epsilon / guarantee(free, 1e-5).epsilon < 1.005
@@ -127,7 +129,7 @@ def _peaks(steps: int) -> tuple[int, int]:
     ctypes.CDLL(None).mallopt(-3, 1 << 20)  # what is freed goes back at once, so that the peak is of what is in use
 
     def peak(x: Tensor, rate: float, steps: int) -> int:
-        mechanism = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(rate, most=20, units=120), steps=steps)
+        mechanism = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(rate, max_batch=20, population=120), steps=steps)
         run = make_private(nn.Linear(x.shape[1], 1), nn.MSELoss(), (x, x[:, :1]), mechanism, chunk=16)
         assert sum(1 for _ in run) == steps
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -86,7 +86,7 @@ def unexplained(encoder: SortedProfile, rows: torch.Tensor, encoded: torch.Tenso
         good = torch.zeros(len(rows), dtype=torch.bool)
         for profile, levels in enumerate(single_levels(block)):
             bounds = levels[ranks] if isinstance(encoder, Snap) else torch.minimum(part.abs(), levels[ranks])
-            same = (found == toward_zero(part.sign() * bounds, encoder.step)).all(dim=1)
+            same = (found == toward_zero(part.sign() * bounds, encoder.quantum)).all(dim=1)
             good |= same & (free | (cosine[:, profile] >= cosine.amax(dim=1) - lost))
         if not good.all():
             faults.append(f"{int((~good).sum())} of {len(rows)} rows in block {number}")

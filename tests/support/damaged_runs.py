@@ -33,7 +33,7 @@ def begun(folder: Path) -> Path:
     plan = recipe(folder, steps=3, evaluations=3, denoiser="Identity()", averaging=0.5)
     opened = start(folder, plan, data_root=folder)
     for _ in opened.points():
-        if opened.private.updates == 2:
+        if opened.private.num_updates == 2:
             break
     opened.close()
     return opened.folder

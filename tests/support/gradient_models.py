@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients, fused_clip
+from noisette._gradients import PerExampleGradients, fused_clip
 from noisette._gradients.chunk_policy import Plan
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Term
-from noisette._gradients.strategies import Way
+from noisette._gradients.grad_forms import GradForm
+from noisette._gradients.strategies import Strategy
 from noisette._native.cpu import Kernel
 from noisette._pytree import size
 from noisette.errors import NoisetteError
@@ -32,16 +32,16 @@ def reference(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Ten
     return torch.stack(rows)
 
 
-def all_rows(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
+def all_rows(gradients: PerExampleGradients, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([torch.empty(0, gradients.dim), *(rows.clone() for rows in gradients.chunks((x, y)))])
 
 
-def encoded(kernel: Kernel, terms: Mapping[Term, int], count: int) -> Tensor:
+def encoded(kernel: Kernel, terms: Mapping[GradForm, int], count: int) -> Tensor:
     """The encoded sum, float64 (dim,), of the gradients of `count` examples: terms with the length of each."""
     layout = Layout(nn.ParameterList([torch.zeros(length) for length in terms.values()]))
     total = torch.zeros(layout.dim, dtype=torch.float64)
     fused_clip.add(kernel, list(terms), layout, count, count, total, most=256)
-    return fused_clip.in_order(list(terms), layout, total)
+    return fused_clip.sum_in_order(list(terms), layout, total)
 
 
 def paper_cnn() -> nn.Sequential:
@@ -283,7 +283,7 @@ class AtItsWord:
 
     slow = culprit = inexact = None
 
-    def __init__(self, gradients: Gradients) -> None:
+    def __init__(self, gradients: PerExampleGradients) -> None:
         self._gradients = gradients
         self.first = Plan((*gradients._fast, *gradients._general)[0])
 
@@ -291,7 +291,7 @@ class AtItsWord:
         self.first = Plan(self._way(batch))
         return self.first
 
-    def _way(self, batch: Any) -> Way:
+    def _way(self, batch: Any) -> Strategy:
         for way in (*self._gradients._fast, self._gradients._general[0]):
             try:
                 way.rows(batch, torch.empty(size(batch), self._gradients.dim, dtype=torch.float64))
@@ -303,7 +303,7 @@ class AtItsWord:
         return self._gradients._general[1]
 
 
-def unchecked(gradients: Gradients) -> Gradients:
+def unchecked(gradients: PerExampleGradients) -> PerExampleGradients:
     """Gradients that take the model at its word: some of what tests bring shows on synthetic examples."""
     gradients._planner, gradients._trusted = AtItsWord(gradients), gradients._situation()
     return gradients

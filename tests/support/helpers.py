@@ -101,5 +101,5 @@ def rows_within(encoded: np.ndarray, block: ProfileSet) -> np.ndarray:
 
 def spread(mechanism: Mechanism, values: torch.Tensor) -> np.ndarray:
     """Released `values` moved at random within the cells of the mechanism's grid: as good as never rounded to tests."""
-    half = mechanism.grid.coarse / 2
+    half = mechanism.grid.release_quantum / 2
     return values.numpy() + np.random.default_rng(0).uniform(-half, half, values.shape)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Factored, Term
+from noisette._gradients.grad_forms import GradForm, NormAndSumForm
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import aim_of
-from noisette._gradients.state_guard import Calls
+from noisette._gradients.loss_adapter import adapt_loss
+from noisette._gradients.state_guard import ModelTracer
 from tests.support.gradient_models import reference
 
 COUNT = 4
@@ -261,7 +261,7 @@ def build(name: str, dtype: torch.dtype = torch.float64, count: int = COUNT) -> 
 
 def ways(model: nn.Module, goal: Any = bent) -> tuple[Layers, ...]:
     """The fast ways of a model."""
-    return Layers.candidates(aim_of(model, goal), Layout(model), Calls(model, goal))
+    return Layers.candidates(adapt_loss(model, goal), Layout(model), ModelTracer(model, goal))
 
 
 def check(model: nn.Module, x: Tensor, *, copied: int = 0) -> None:
@@ -279,13 +279,13 @@ def check(model: nn.Module, x: Tensor, *, copied: int = 0) -> None:
             check_term(term, part)
 
 
-def check_term(term: Term, expected: Tensor) -> None:
+def check_term(term: GradForm, expected: Tensor) -> None:
     """All that a term tells against its rows (B, n)."""
     for some in (slice(None), slice(1, 3), slice(2, 2)):
         wanted = expected[some]
         found = term.rows(some, torch.full_like(wanted, torch.nan))
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
-    if isinstance(term, Factored):
+    if isinstance(term, NormAndSumForm):
         wanted = expected.double()
         torch.testing.assert_close(term.square_norms(), wanted.square().sum(dim=1), rtol=1e-10, atol=1e-14)
         weights = torch.linspace(-1, 2, len(wanted), dtype=torch.float64)

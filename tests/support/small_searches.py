@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from noisette.accounting.num_trials import Trials, trials_of
+from noisette.accounting.num_trials import NumTrials, num_trials_from_name
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen
-from noisette.app.tuning import begin, go_on
-from noisette.app.tuning.search import Tuned
+from noisette.app.runs import ModelInputs
+from noisette.app.tuning import resume_search, start_search
+from noisette.app.tuning.search import TuneResult
 
 TINY = Recipe(
     name="tiny", data="digits", model="linear", encoder="L2()", noise="Gaussian()", batch=300, lr=1.0, steps=5,
@@ -21,21 +21,23 @@ TINY = Recipe(
 GRID = {"lr": [0.5, 1.0, 2.0]}
 
 
-def prepared(root: Path, *, trials: Trials | None = None, seed: int | None = 4, **options: Any) -> Path:
+def prepared(root: Path, *, trials: NumTrials | None = None, seed: int | None = 4, **options: Any) -> Path:
     """A search that has drawn its runs and made none."""
     options = {"candidates": GRID, "epsilon": 3.0, "recipe": TINY} | options
     recipe, candidates = options.pop("recipe"), options.pop("candidates")
-    return begin(root, recipe, candidates, trials=trials or trials_of("geometric", 3), seed=seed, **options)
+    return start_search(
+        root, recipe, candidates, trials=trials or num_trials_from_name("geometric", 3), seed=seed, **options
+    )
 
 
-def searched(root: Path, **options: Any) -> tuple[Path, Tuned]:
+def searched(root: Path, **options: Any) -> tuple[Path, TuneResult]:
     folder = prepared(root, **options)
-    return folder, go_on(folder, seed=options.get("seed", 4))
+    return folder, resume_search(folder, seed=options.get("seed", 4))
 
 
 def by_public_score(root: Path) -> dict[str, Any]:
     """Options of a search that is planned in a moment: a private table of 50 digits, and a public one to choose by."""
-    data = Seen.of(TINY).data
+    data = ModelInputs.of(TINY).data
     rows = torch.cat([data.train_targets[:50, None].float(), data.train_inputs[:50].flatten(1)], dim=1)
     names = ",".join(["label", *(f"p{i}" for i in range(64))])
     for name in ("private", "public"):

@@ -16,7 +16,7 @@ from noisette import Guarantee, Mechanism, Poisson, guarantee, parse
 from noisette.encoders import L2, Ranked, Snap
 from noisette.encoders.profiles import HalfNormal, Tails
 from noisette.errors import InvalidInput, ParseError, Unaccountable
-from noisette.mechanism import as_mechanisms, hash_of
+from noisette.mechanism import mechanisms_hash, to_mechanism_tuple
 from noisette.noise import Cauchy, Gaussian, Laplace, ScipyNoise, StudentT
 from tests.support.helpers import refused
 
@@ -80,8 +80,8 @@ def test_quotes_in_toml() -> None:
 
 
 def test_numbers_of_numpy_make_the_same_mechanism() -> None:
-    ours = Mechanism(L2(dim=5, radius=0.5), Gaussian(1.5), steps=7, sampling=Poisson(0.25, most=30, units=40))
-    sampling = Poisson(np.float32(0.25), most=np.int32(30), units=np.int64(40))
+    ours = Mechanism(L2(dim=5, radius=0.5), Gaussian(1.5), steps=7, sampling=Poisson(0.25, max_batch=30, population=40))
+    sampling = Poisson(np.float32(0.25), max_batch=np.int32(30), population=np.int64(40))
     theirs = Mechanism(
         L2(dim=np.int64(5), radius=np.float32(0.5)), Gaussian(np.float32(1.5)), steps=np.int64(7), sampling=sampling
     )
@@ -168,10 +168,20 @@ def test_toml_errors_are_parse_errors() -> None:
 def test_runs() -> None:
     """The paper's Z_1..Z_T: a tuple of mechanisms with a hash of its own, in which order counts."""
     first, second = PAPER, PAPER.replace(noise=StudentT(9, 2.0))
-    assert as_mechanisms(first) == (first,)
-    assert as_mechanisms([first, second]) == (first, second)
-    assert hash_of((first,)) == first.hash
-    assert len({hash_of((first, second)), hash_of((second, first)), hash_of((first, first)), first.hash}) == 4
+    assert to_mechanism_tuple(first) == (first,)
+    assert to_mechanism_tuple([first, second]) == (first, second)
+    assert mechanisms_hash((first,)) == first.hash
+    assert (
+        len(
+            {
+                mechanisms_hash((first, second)),
+                mechanisms_hash((second, first)),
+                mechanisms_hash((first, first)),
+                first.hash,
+            }
+        )
+        == 4
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.99950133, 2.9990001, 1.23412, 54.051, 1e-7, 3.0, float("inf")])
@@ -184,13 +194,13 @@ def test_no_smaller_epsilon_is_shown_than_there_is(epsilon: float) -> None:
 def test_guarantee() -> None:
     bound = Guarantee(1.23456, 1e-5, "pld", "bound", PAPER.hash, "one profile")
     assert str(bound) == "epsilon = 1.235 at delta = 1e-05"
-    assert (bound.stamps, bound.to_dict()["stamps"], bound.qualification) == ((), [], "")
+    assert (bound.flags, bound.to_dict()["flags"], bound.qualification) == ((), [], "")
     estimate = dataclasses.replace(bound, kind="estimate")
     assert str(estimate) == "epsilon = 1.235 at delta = 1e-05 (estimate)"
-    both = estimate.stamped("unsafe").stamped("reproducible", "unsafe")
-    assert both.stamps == ("estimate", "reproducible", "unsafe")
+    both = estimate.with_flags("unsafe").with_flags("reproducible", "unsafe")
+    assert both.flags == ("estimate", "reproducible", "unsafe")
     assert "estimate; reproducible: not for release; unsafe: private metrics" in str(both)
     with refused(InvalidInput, match="'secret' is not a stamp"):
-        bound.stamped("secret")
+        bound.with_flags("secret")
     assert bound.to_dict()["mechanism_hash"] == PAPER.hash
     assert "add/remove" in bound.adjacency

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
-from noisette.objectives import Tokens, classification, own_loss
+from noisette.objectives import TokenCrossEntropy, classification, model_loss
 from tests.support.helpers import refused
 
 
@@ -23,7 +23,7 @@ class Named(nn.Linear):
 MODEL, X, LABELS = Named(4, 2), torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.long)
 
 
-@pytest.mark.parametrize("objective", [classification, Tokens()], ids=["classification", "Tokens"])
+@pytest.mark.parametrize("objective", [classification, TokenCrossEntropy()], ids=["classification", "Tokens"])
 def test_what_lacks_is_told(objective: Any) -> None:
     with refused(InvalidInput, match=r"of type tuple, and not a dict.*\n\n.*nn.CrossEntropyLoss\(\)"):
         objective(MODEL, (X, LABELS))
@@ -35,6 +35,6 @@ def test_what_lacks_is_told(objective: Any) -> None:
 
 def test_an_own_loss_that_is_none() -> None:
     with refused(InvalidInput, match="of type tuple, and not a dict"):
-        own_loss(MODEL, (X, LABELS))
+        model_loss(MODEL, (X, LABELS))
     with refused(InvalidInput, match="Named gives no loss"):
-        own_loss(MODEL, {"x": X, "labels": LABELS})
+        model_loss(MODEL, {"x": X, "labels": LABELS})

@@ -59,13 +59,13 @@ def test_errors_follow_the_declared_law() -> None:
     for column in errors.T:
         assert stats.kstest(column.numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-4
     assert torch.allclose(found[0].std, math.sqrt(2) * 3.0 / 200 * unit)
-    assert found[0].stamps == found[0].guarantee(1e-5).stamps == ("reproducible",)
+    assert found[0].flags == found[0].guarantee(1e-5).flags == ("reproducible",)
 
 
 def test_without_a_seed_no_two_are_alike() -> None:
     first, second = (private_means(rows(), LOWER, UPPER, flat(3, Gaussian(scale=1.0))) for _ in range(2))
     assert not torch.equal(first.values, second.values)
-    assert first.stamps == ()
+    assert first.flags == ()
 
 
 @pytest.mark.parametrize("value", [1e30, -1e30, torch.inf, torch.nan])
@@ -124,7 +124,7 @@ def test_no_release_proves_anybody_absent_or_present(law: type[Noise], monkeypat
     noise = law.examples()[0].replace(scale=1.0)
     assert _proofs(noise, 150) == (0.0, 0.0)
     monkeypatch.setattr(base, "toward_zero", lambda rows, step: rows)
-    monkeypatch.setattr(Grid, "noised", lambda self, total, noise: total + noise)
+    monkeypatch.setattr(Grid, "add_noise", lambda self, total, noise: total + noise)
     absent, present = _proofs(noise, 150)
     assert absent > 0.1, "the attack works where the grid is left out"
     assert present > 0.01

@@ -24,8 +24,8 @@ def test_sum_plus_one_draw() -> None:
     released = release(MECHANISM, private, generator=Generator(3))
     noise = MECHANISM.noise.sample((50,), Generator(3))
     grid = MECHANISM.grid
-    assert torch.equal(released.values, grid.noised(values, noise.clone()))
-    assert float((released.values - values - noise).abs().max()) <= grid.coarse / 2 + 1e-12
+    assert torch.equal(released.values, grid.add_noise(values, noise.clone()))
+    assert float((released.values - values - noise).abs().max()) <= grid.release_quantum / 2 + 1e-12
     assert released.noise == MECHANISM.noise
     assert released.values.dtype == torch.float64
 
@@ -71,11 +71,11 @@ def test_a_sum_is_released_once_and_in_its_own_place() -> None:
 class Broken(Generator):
     """Gives out one block of words, and then none."""
 
-    def words(self, n: int) -> npt.NDArray[np.uint64]:
+    def random_words(self, n: int) -> npt.NDArray[np.uint64]:
         if hasattr(self, "given"):
             raise OSError("no more randomness")
         self.given = True
-        return super().words(n)
+        return super().random_words(n)
 
 
 def test_what_fails_midway_leaves_nothing() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.spectral_norm import SpectralNorm
 
-from noisette._gradients.loss_adapter import Aim, places
+from noisette._gradients.loss_adapter import LossAdapter, tensor_paths
 from noisette._gradients.state_snapshot import same
 from noisette._pytree import Batch
 from noisette.errors import InvalidInput
@@ -15,13 +15,13 @@ from noisette.errors import InvalidInput
 __all__ = ["refuse_advancing"]
 
 
-def refuse_advancing(aim: Aim, one: Batch) -> None:
+def refuse_advancing(aim: LossAdapter, one: Batch) -> None:
     """Raise InvalidInput where the model changes a buffer when it sees one made-up example, as spectral_norm does.
 
     The model itself stays as it is. A buffer that is filled once with what it holds already does not count.
 
     >>> import torch
-    >>> refuse_advancing(Aim(nn.Linear(2, 1), lambda model, batch: model(batch).sum(1)), torch.ones(1, 2))
+    >>> refuse_advancing(LossAdapter(nn.Linear(2, 1), lambda model, batch: model(batch).sum(1)), torch.ones(1, 2))
     """
     for name, module in aim.model.named_modules():
         if any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values()):
@@ -30,7 +30,7 @@ def refuse_advancing(aim: Aim, one: Batch) -> None:
                 "power iteration never goes on in private.",
                 hint="take torch.nn.utils.parametrizations.spectral_norm, whose state can be advanced between steps",
             )
-    held = places(aim.model)
+    held = tensor_paths(aim.model)
     public = torch.Generator().manual_seed(0)
     copies = {tensor: _moved(tensor, public) for tensor in held.values()}
     state = {f"model.{place}": copies[tensor] for place, tensor in held.items()}

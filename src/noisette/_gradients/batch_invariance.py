@@ -21,16 +21,16 @@ from torch import Tensor
 
 from noisette._gradients.draws import AlikeDraws
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Wide
+from noisette._gradients.grad_forms import LargeOuterProducts
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import Aim
-from noisette._gradients.probe import without_dropout
-from noisette._gradients.strategies import Way
+from noisette._gradients.loss_adapter import LossAdapter
+from noisette._gradients.probe import dropout_disabled
+from noisette._gradients.strategies import Strategy
 from noisette._gradients.vector_ends import Ends
 from noisette._gradients.waiting import doing
 from noisette._pytree import Batch, change, rows, size
 
-__all__ = ["Places", "Sizes", "Weights", "steady"]
+__all__ = ["ChunkSizes", "Places", "Weights", "find_invariant_chunk_sizes"]
 
 # the smallest batch for each thread, and the step to larger ones, those first that leave the fewest places empty
 _CANDIDATES = (4, 1), (16, 1), (4, 4), (16, 4), (16, 16), (32, 32)
@@ -47,10 +47,10 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ChunkSizes:
     """How many examples are computed at a time: `least`, or that and some multiple of `step`.
 
-    >>> Sizes(16, 16).of(20), Sizes(4, 1).of(3), Sizes(4, 4).of(5)
+    >>> ChunkSizes(16, 16).of(20), ChunkSizes(4, 1).of(3), ChunkSizes(4, 4).of(5)
     (32, 4, 8)
     """
 
@@ -104,7 +104,7 @@ class Places:
     `made` are synthetic examples of that shape.
     """
 
-    def __init__(self, way: Way, aim: Aim, made: Batch, layout: Layout, weights: Weights) -> None:
+    def __init__(self, way: Strategy, aim: LossAdapter, made: Batch, layout: Layout, weights: Weights) -> None:
         self._way, self._aim, self._made, self._layout, self._weights = way, aim, made, layout, weights
         self._tried: dict[tuple[int, int], bool] = {}
         self._ends: Ends | None = None
@@ -134,7 +134,7 @@ class Places:
         """What `run` returns, with synthetic weights, without dropout and with random numbers that are alike."""
         device = self._layout.parameters[0].device
         weights = self._weights.draw()
-        with torch.enable_grad(), without_dropout(self._aim, device), self._layout.at(weights), AlikeDraws():
+        with torch.enable_grad(), dropout_disabled(self._aim, device), self._layout.at(weights), AlikeDraws():
             return run()
 
     def _compared(self, count: int, least: int) -> bool:
@@ -201,7 +201,7 @@ class Places:
             self._way.rows(batch, found)
             return [], iter([found])
         terms = self._way.terms(batch)
-        norms = [term.square_norms() for term in terms if isinstance(term, Wide)]
+        norms = [term.square_norms() for term in terms if isinstance(term, LargeOuterProducts)]
         blocks = (rows for _, rows in self._way.blocks(terms, count))
         return [*(part for term in terms for part in term.parts()), *norms], self._some(blocks)
 
@@ -233,7 +233,7 @@ def _same(one: Tensor, others: Tensor) -> bool:
     return torch.equal(one.expand_as(others), others)
 
 
-def steady(places: Places, most: int, held: int) -> Sizes | None:
+def find_invariant_chunk_sizes(places: Places, most: int, held: int) -> ChunkSizes | None:
     """Sizes up to `most` at whose every place an example has the same gradient; None if there are none.
 
     A layer with one output is computed by fours, with other code for the rest. For it, and its like, multiples of a few
@@ -241,13 +241,13 @@ def steady(places: Places, most: int, held: int) -> Sizes | None:
     """
     threads = torch.get_num_threads()
     for least, step in _CANDIDATES:
-        sizes = Sizes(least * threads, step * threads if step > 1 else 1)
+        sizes = ChunkSizes(least * threads, step * threads if step > 1 else 1)
         if sizes.least < held and _hold(places, sizes, most):
             return sizes
-    return Sizes(held, held) if places.agree(held, held) else None
+    return ChunkSizes(held, held) if places.agree(held, held) else None
 
 
-def _hold(places: Places, sizes: Sizes, most: int) -> bool:
+def _hold(places: Places, sizes: ChunkSizes, most: int) -> bool:
     """Whether the smallest of these sizes hold, and the largest, where threads have other shares."""
     found = list(filter(places.fit, range(sizes.least, most + 1, sizes.step)))
     if not found or found[0] != sizes.least:

@@ -27,16 +27,16 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
-from noisette._gradients.grad_forms import Term
+from noisette._gradients.grad_forms import GradForm
 from noisette._gradients.rules import Rule, Use
-from noisette._gradients.state_guard import Call, Unfit
+from noisette._gradients.state_guard import StrategyNotApplicable, TracedCall
 
-__all__ = ["Sites", "attended", "for_all_examples", "for_all_images", "mapped_parameter"]
+__all__ = ["LayerCallRecorder", "batched_sdpa", "mapped_parameter", "run_batched", "run_batched_images"]
 
-Made = Callable[[Tensor], Term]
+Made = Callable[[Tensor], GradForm]
 
 
-class Sites:
+class LayerCallRecorder:
     """All uses of trained parameters by layers with rules, in one call of a model with `count` examples."""
 
     def __init__(self, count: int) -> None:
@@ -45,7 +45,7 @@ class Sites:
         self._inputs: list[tuple[Tensor, int]] = []
 
     @contextmanager
-    def watched(self, rules: Mapping[nn.Module, Rule], call: Call) -> Iterator[None]:
+    def watched(self, rules: Mapping[nn.Module, Rule], call: TracedCall) -> Iterator[None]:
         """While the block runs, these layers run by their rules. Their own ``forward`` is back after it."""
         try:
             for layer, rule in rules.items():
@@ -58,12 +58,12 @@ class Sites:
     def edges(self) -> list[GradientEdge]:
         """Where derivatives are needed."""
         if any(part._version != version for part, version in self._inputs):
-            raise Unfit("a layer's input was changed in place")
+            raise StrategyNotApplicable("a layer's input was changed in place")
         return [edge for edge, _, _ in self._edges]
 
-    def terms(self, ends: Sequence[Tensor | None]) -> dict[Tensor, list[Term]]:
+    def terms(self, ends: Sequence[Tensor | None]) -> dict[Tensor, list[GradForm]]:
         """The terms of every parameter that matters, from the derivatives at `edges`."""
-        found: dict[Tensor, list[Term]] = {}
+        found: dict[Tensor, list[GradForm]] = {}
         with torch.no_grad():
             for (_, shape, makers), end in zip(self._edges, ends, strict=True):
                 if end is None:
@@ -81,7 +81,7 @@ class Sites:
         # the place it has now: what later changes it in place comes after. Of a view only its base keeps that place
         base = out if out._base is None else out._base
         if base.numel() != out.numel() or not ((base.is_contiguous() and out.is_contiguous()) or base is out):
-            raise Unfit("a rule has noted a part of what it computed")
+            raise StrategyNotApplicable("a rule has noted a part of what it computed")
         self._edges.append((get_gradient_edge(base), out.shape, makers))
         self._inputs += inputs
         return out
@@ -99,7 +99,7 @@ class Sites:
 
 
 class _Use(Use):
-    def __init__(self, layer: nn.Module, sites: Sites, inputs: list[tuple[Tensor, int]]) -> None:
+    def __init__(self, layer: nn.Module, sites: LayerCallRecorder, inputs: list[tuple[Tensor, int]]) -> None:
         self._layer, self._sites, self._inputs = layer, sites, inputs
 
     def get(self, name: str) -> Tensor | None:
@@ -116,7 +116,7 @@ class _Use(Use):
         holder = self._layer.get_submodule(path) if path else self._layer
         found: Tensor | None = getattr(holder, last)
         if found is not None and not found.is_leaf:
-            raise Unfit("a weight is computed from parameters that no rule knows")
+            raise StrategyNotApplicable("a weight is computed from parameters that no rule knows")
         return found
 
 
@@ -125,7 +125,7 @@ def mapped_parameter(values: Tensor) -> Tensor:
     return _wrapped(values, maybe_current_level())
 
 
-def attended(query: Tensor, key: Tensor, value: Tensor, *args: Any, **given: Any) -> Tensor:
+def batched_sdpa(query: Tensor, key: Tensor, value: Tensor, *args: Any, **given: Any) -> Tensor:
     """`scaled_dot_product_attention` of one example under vmap, computed for all at once.
 
     It looks along the last two dimensions only. Torch can map no fused way of it over examples; all at once it can.
@@ -156,7 +156,7 @@ def attended(query: Tensor, key: Tensor, value: Tensor, *args: Any, **given: Any
     return made
 
 
-def for_all_images(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+def run_batched_images(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """`run` on all examples' images (B, C, H, W) at once, where the model sees those of one, (C, H, W) or (N, C, H, W).
 
     What is the same for all examples is run on as it is.
@@ -168,10 +168,10 @@ def for_all_images(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         made = run(whole.flatten(0, -4))
         return torch.unflatten(made, 0, whole.shape[:-3])
 
-    return for_all_examples(flat, images)
+    return run_batched(flat, images)
 
 
-def for_all_examples(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def run_batched(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """`run` on all examples at once, (B, ...), where the model sees one, (...).
 
     What is the same for all examples is run on as it is.
@@ -210,17 +210,17 @@ def _examples_first(part: Tensor, count: int) -> Tensor:
         return part.unsqueeze(0).expand(count, *part.shape)
     whole = get_unwrapped(part)
     if is_functorch_wrapped_tensor(whole):
-        raise Unfit("the model maps over dimensions of its own")
+        raise StrategyNotApplicable("the model maps over dimensions of its own")
     return whole.movedim(at, 0) if at else whole
 
 
 def _wrapped(values: Tensor, level: int | None) -> Tensor:
     """Values (B, ...) as the example (...) that vmap shows."""
     if level is None:
-        raise Unfit("a layer runs outside of the call")
+        raise StrategyNotApplicable("a layer runs outside of the call")
     return _add_batch_dim(values, 0, level)
 
 
-def _through(call: Call, run: Callable[..., Any], *args: Any, **given: Any) -> Any:
+def _through(call: TracedCall, run: Callable[..., Any], *args: Any, **given: Any) -> Any:
     with torch._C.DisableTorchFunction():  # what the call asks of tensors to see who made them is no use of them
         return call.called(run, args, given)

@@ -14,14 +14,14 @@ from itertools import chain, islice
 import torch
 from torch import nn
 
-from noisette._gradients.batch_invariance import Places, Sizes, Weights, steady
+from noisette._gradients.batch_invariance import ChunkSizes, Places, Weights, find_invariant_chunk_sizes
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.fused_clip import at_a_time
+from noisette._gradients.fused_clip import rows_at_a_time
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import Aim
-from noisette._gradients.probe import made_up
-from noisette._gradients.shape_errors import telling
-from noisette._gradients.strategies import Loop, Way
+from noisette._gradients.loss_adapter import LossAdapter
+from noisette._gradients.probe import synthetic_batches
+from noisette._gradients.shape_errors import as_user_error
+from noisette._gradients.strategies import Loop, Strategy
 from noisette._numerics import strict
 from noisette._pytree import Batch, kind, parts, size
 from noisette.errors import InvalidInput, NoisetteError
@@ -40,8 +40,8 @@ class Plan:
     `limit` is the largest size, where the way itself does not need a smaller one.
     """
 
-    way: Way
-    sizes: Sizes = Sizes()
+    way: Strategy
+    sizes: ChunkSizes = ChunkSizes()
     places: Places | None = None
     limit: int | None = None
 
@@ -78,19 +78,19 @@ class Plan:
 class Planner:
     """The plan for examples like those that a model was checked on, `first`, and those for examples of other shapes.
 
-    `fast` is a way that was confirmed on the synthetic examples `made`, number `variant` of those of `made_up`;
-    where there is none, one of the `general` ways is taken, the last of which is the loop. No larger sizes are tried at
-    once than a few more than `likely` examples need. `inexact` says why last bits of a gradient may depend on
-    other examples, `slow` why the loop is taken, and `culprit` which layer only the loop can run; each may be None.
-    Where gradients are wanted `exactly` and would be inexact, the loop is taken.
+    `fast` is a way that was confirmed on the synthetic examples `made`, number `variant` of those of
+    `synthetic_batches`; where there is none, one of the `general` ways is taken, the last of which is the loop. No
+    larger sizes are tried at once than a few more than `likely` examples need. `inexact` says why last bits of a
+    gradient may depend on other examples, `slow` why the loop is taken, and `culprit` which layer only the loop can
+    run; each may be None. Where gradients are wanted `exactly` and would be inexact, the loop is taken.
     """
 
     def __init__(
         self,
-        aim: Aim,
+        aim: LossAdapter,
         layout: Layout,
         fast: Layers | None,
-        general: Sequence[Way],
+        general: Sequence[Strategy],
         made: Batch,
         variant: int,
         *,
@@ -122,7 +122,7 @@ class Planner:
             self._plans[shape] = self._other(batch)
         return self._plans[shape]
 
-    def _first(self, ways: Sequence[Way], made: Batch) -> tuple[Way, str | None]:
+    def _first(self, ways: Sequence[Strategy], made: Batch) -> tuple[Strategy, str | None]:
         """The fastest way that runs the model, and what only the loop can run."""
         found = None
         for way in ways[:-1]:
@@ -134,11 +134,11 @@ class Planner:
                 found = culprit(self._aim.model, error)
             else:
                 return way, None
-        with telling(self._aim.model, made):
+        with as_user_error(self._aim.model, made):
             self._loop.rows(made, self._layout.rows(size(made)))
         return self._loop, found
 
-    def _sized(self, way: Way, made: Batch, chunk: int) -> tuple[Plan, str | None]:
+    def _sized(self, way: Strategy, made: Batch, chunk: int) -> tuple[Plan, str | None]:
         """The plan for a way, with the sizes that it may be given, and why last bits may depend on other examples."""
         if not _shown(self._layout.parameters[0].device):
             return Plan(way), _UNKNOWN
@@ -146,16 +146,16 @@ class Planner:
             return Plan(way), None
         if not strict():
             return Plan(way), _LATE
-        held = min(chunk, self._most, at_a_time(way.copied if isinstance(way, Layers) else self._layout.dim))
-        most = max(held, min(self._most, at_a_time(way.copied))) if isinstance(way, Layers) else held
+        held = min(chunk, self._most, rows_at_a_time(way.copied if isinstance(way, Layers) else self._layout.dim))
+        most = max(held, min(self._most, rows_at_a_time(way.copied))) if isinstance(way, Layers) else held
         places = Places(way, self._aim, made, self._layout, self._weights)
-        sizes = steady(places, most, held)
+        sizes = find_invariant_chunk_sizes(places, most, held)
         self._weights.spare()
         if sizes is None:
             return Plan(way), f"{type(self._aim.model).__name__} {_DRAWS if self._draws(way, made) else _BY_PLACE}"
         return Plan(way, sizes, places, limit=held if sizes.least == held else None), None
 
-    def _draws(self, way: Way, made: Batch) -> bool:
+    def _draws(self, way: Strategy, made: Batch) -> bool:
         """Whether the same examples have visibly other gradients when they are computed again."""
         one, other = (self._layout.rows(size(made)).clone() for _ in range(2))
         for found in (one, other):
@@ -168,7 +168,7 @@ class Planner:
         way, least = self.first.way, self.first.sizes.least
         if isinstance(way, Loop):
             return self.first
-        made = next(islice(made_up(batch), self._variant, None))
+        made = next(islice(synthetic_batches(batch), self._variant, None))
         places = Places(way, self._aim, made, self._layout, self._weights)
         try:
             if self.first.places is None:  # inexact already, so that it has to run and no more
@@ -179,7 +179,7 @@ class Planner:
             return Plan(self._loop)
         if not alike:
             return Plan(self._loop)
-        return Plan(way, Sizes(least, (_OTHERS - 1) * least), places, limit=_OTHERS * least)
+        return Plan(way, ChunkSizes(least, (_OTHERS - 1) * least), places, limit=_OTHERS * least)
 
 
 def _upward(likely: int) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from noisette._gradients.doubled import doubled
-from noisette._gradients.loss_adapter import Aim
+from noisette._gradients.loss_adapter import LossAdapter
 from noisette._gradients.strategies import copies_of
 from noisette._pytree import Batch, change, rows, size
 from noisette.errors import InvalidInput
@@ -17,7 +17,7 @@ from noisette.errors import InvalidInput
 __all__ = ["refuse_constant"]
 
 
-def refuse_constant(aim: Aim, batch: Batch, largest: float) -> None:
+def refuse_constant(aim: LossAdapter, batch: Batch, largest: float) -> None:
     """Raise InvalidInput where no example of a made-up batch has a gradient, at these weights or at others.
 
     `largest` is the largest derivative of any example at the weights as they are. A loss that has reached its least, as
@@ -38,7 +38,7 @@ def refuse_constant(aim: Aim, batch: Batch, largest: float) -> None:
         )
 
 
-def _anywhere(aim: Aim, batch: Batch) -> float:
+def _anywhere(aim: LossAdapter, batch: Batch) -> float:
     """The largest derivative at the weights as they are, at their opposites and at some that are drawn."""
     public = torch.Generator().manual_seed(0)
 
@@ -49,7 +49,7 @@ def _anywhere(aim: Aim, batch: Batch) -> float:
     return max(_at(aim, batch, values) for values in (Tensor.clone, torch.neg, drawn))
 
 
-def _at(aim: Aim, batch: Batch, values: Callable[[Tensor], Tensor]) -> float:
+def _at(aim: LossAdapter, batch: Batch, values: Callable[[Tensor], Tensor]) -> float:
     """The largest derivative of any example's loss at other values of the trained parameters."""
     state = {name: values(p.detach()) if p.requires_grad else p for name, p in copies_of(aim.model).items()}
     trained = [name for name, p in aim.model.named_parameters() if p.requires_grad]

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from noisette._gradients.loss_adapter import Aim
+from noisette._gradients.loss_adapter import LossAdapter
 from noisette._pytree import Batch, change
 
 __all__ = ["coarsest", "doubled"]
@@ -23,7 +23,7 @@ def coarsest(model: nn.Module, *more: Tensor) -> torch.dtype:
     return max(types, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
 
 
-def doubled(aim: Aim, batch: Batch) -> tuple[Aim, Batch]:
+def doubled(aim: LossAdapter, batch: Batch) -> tuple[LossAdapter, Batch]:
     """Copies of a model, of what it is trained for and of a batch, all in float64."""
     given = copy.deepcopy(aim.given).double() if isinstance(aim.given, nn.Module) else aim.given
     made = type(aim)(copy.deepcopy(aim.model).double(), given)

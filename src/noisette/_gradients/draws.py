@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noisette._gradients.function_overrides import Functions
+from noisette._gradients.function_overrides import FunctionOverrides
 
 __all__ = ["AlikeDraws"]
 
 _GOLDEN = 0.6180339887498949
 
 
-class AlikeDraws(Functions):
+class AlikeDraws(FunctionOverrides):
     """In the block uniform and normal draws follow from their place in a row, and all rows have the same ones.
 
     >>> with AlikeDraws():

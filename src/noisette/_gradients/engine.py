@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from noisette._gradients import fused_clip
 from noisette._gradients.chunk_policy import WIDE, Plan, Planner, culprit
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Term
+from noisette._gradients.grad_forms import GradForm
 from noisette._gradients.hooks import refuse_hooks
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import aim_of
+from noisette._gradients.loss_adapter import adapt_loss
 from noisette._gradients.per_example_loss import Loss
-from noisette._gradients.probe import confirmed, made_up, refuse_batch_statistics, without_dropout
-from noisette._gradients.shape_errors import on_private, telling
-from noisette._gradients.state_guard import Calls
-from noisette._gradients.strategies import Loop, Vmap, Way
+from noisette._gradients.probe import confirmed, dropout_disabled, reject_batch_statistics, synthetic_batches
+from noisette._gradients.shape_errors import as_user_error, on_private
+from noisette._gradients.state_guard import ModelTracer
+from noisette._gradients.strategies import Loop, Strategy, Vmap
 from noisette._gradients.waiting import waiting
 from noisette._numerics import environment
 from noisette._private import Private
@@ -31,7 +31,7 @@ from noisette.encoders import Encoder
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.objectives import Objective
 
-__all__ = ["Gradients", "Inexact", "SlowPath", "Trial"]
+__all__ = ["Inexact", "PerExampleGradients", "SlowPath", "Trial"]
 
 _FUSED_CHUNK = WIDE  # examples whose activations are held at a time, where no gradient is
 _LINEAR_CHUNK = 4096  # the same where all layers are Linear, whose activations are small
@@ -53,7 +53,7 @@ class Trial:
     obstacles: Mapping[str, str]
 
 
-class Gradients:
+class PerExampleGradients:
     """Per-example gradients of a model's trainable parameters, laid flat in the order of ``named_parameters``.
 
     `goal` is an ordinary torch loss for batches ``(inputs, targets)``, or an ``objective(model, batch)`` for whatever a
@@ -72,7 +72,7 @@ class Gradients:
     loop no bit of it depends on others, because all that is computed has the shape of one example. Elsewhere that is
     so if `exact`, and `inexact` says why not; where `exactly` is asked for, the loop is taken instead.
 
-    >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
+    >>> gradients = PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss(), chunk=4)
     >>> gradients.dim
     8
     >>> [tuple(rows.shape) for rows in gradients.chunks((torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))]
@@ -80,11 +80,11 @@ class Gradients:
     """
 
     def __init__(self, model: nn.Module, goal: Loss | Objective, *, chunk: int = 64, exactly: bool = False) -> None:
-        self._aim, self._layout = aim_of(model, goal), Layout(model)
+        self._aim, self._layout = adapt_loss(model, goal), Layout(model)
         self._chunk, self._exactly = whole("chunk", chunk, least=1), exactly
-        self._calls = Calls(model, self._aim.given, self._layout)
+        self._calls = ModelTracer(model, self._aim.given, self._layout)
         self._fast = self._candidates()
-        self._general: tuple[Way, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
+        self._general: tuple[Strategy, ...] = tuple(way(self._aim, self._layout, self._calls) for way in (Vmap, Loop))
         self._planner: Planner | None = None
         self._trusted: tuple[object, ...] | None = None
         self._like: Batch = None
@@ -140,7 +140,7 @@ class Gradients:
         Memory is set by the chunk, not by the batch; an empty batch has no rows. The rows are one reused buffer: take
         what is needed from them before asking for the next chunk.
 
-        >>> gradients = Gradients(nn.Linear(1, 1, bias=False), nn.MSELoss())
+        >>> gradients = PerExampleGradients(nn.Linear(1, 1, bias=False), nn.MSELoss())
         >>> total = sum(rows.sum(0) for rows in gradients.chunks((torch.ones(5, 1), torch.zeros(5, 1))))
         >>> torch.allclose(total, 5 * 2 * gradients.parameters[0].detach().flatten())
         True
@@ -154,7 +154,7 @@ class Gradients:
         is stored; everything else goes through `chunks`. Not for micro-batches, whose members are encoded as one.
 
         >>> from noisette.encoders import L2
-        >>> gradients = Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss())
+        >>> gradients = PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss())
         >>> gradients.encoded_sum(L2(dim=8), (torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])))
         Private(dim=8)
         """
@@ -174,17 +174,17 @@ class Gradients:
         """The encoded sum by the kernel, with few rows in memory or none; None if it does not take these layers."""
         plan, kernel = plan or self._trusted_plan(batch), encoder.kernel()
         way = plan.way
-        if kernel is None or not isinstance(way, Layers) or not fused_clip.takes(kernel, self._layout):
+        if kernel is None or not isinstance(way, Layers) or not fused_clip.kernel_supports_layout(kernel, self._layout):
             return None
-        total, terms = torch.zeros(0, dtype=torch.float64), list[Term]()
+        total, terms = torch.zeros(0, dtype=torch.float64), list[GradForm]()
         most = _LINEAR_CHUNK if way.linear and kernel.limit is not None else _FUSED_CHUNK
-        most = min(most, fused_clip.at_a_time(way.copied))
+        most = min(most, fused_clip.rows_at_a_time(way.copied))
         for part, wide in plan.chunks(batch, most, alike):
             terms = way.terms(filled(part, wide), size(part))
             self._layout.spare()
             total = total if len(total) else self.zeros()  # not before: a pass of a large model takes as much
             fused_clip.add(kernel, terms, self._layout, size(part), wide, total, most)
-        return fused_clip.in_order(terms, self._layout, total) if terms else self.zeros()
+        return fused_clip.sum_in_order(terms, self._layout, total) if terms else self.zeros()
 
     def check(self, batch: Batch, likely: int | None = None) -> None:
         """Try the model on made-up examples of the shapes of a batch, which may be anywhere; not on its own examples.
@@ -198,7 +198,7 @@ class Gradients:
         gradient of one example alone. Dropout is off meanwhile; a model that is random in some other way gets the same
         draws for every comparison.
 
-        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
+        >>> PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check((torch.randn(2, 3), torch.tensor([0, 1])))
         """
         self._likely = likely
         self._tried(batch)
@@ -206,11 +206,11 @@ class Gradients:
     def trial(self, batch: Batch) -> Trial:
         """`check`, and how the made-up examples are computed then: what a run would find out, without a private one.
 
-        >>> Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).trial((torch.randn(2, 3), torch.tensor([0, 1])))
+        >>> PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).trial((torch.randn(2, 3), torch.tensor([0, 1])))
         Trial(path='layers', obstacles={})
         """
         made, obstacles = self._tried(batch), dict[str, str]()
-        with torch.enable_grad(), without_dropout(self._aim, self.device):
+        with torch.enable_grad(), dropout_disabled(self._aim, self.device):
             for way in () if self._fast else self._candidates():
                 try:
                     way.rows(made, self._layout.rows(size(made)))
@@ -220,7 +220,7 @@ class Gradients:
         if self._planner is not None and self._planner.culprit is not None:
             obstacles.setdefault(self._planner.culprit, "torch.func.vmap cannot run it")
         for way in self._fast[:1]:
-            if fused_clip.at_a_time(way.copied) < _FUSED_CHUNK:
+            if fused_clip.rows_at_a_time(way.copied) < _FUSED_CHUNK:
                 many = f"every example gets a copy of {way.copied:,} parameters that no rule knows"
                 obstacles[", ".join(way.layers_of_copies())] = many
         return Trial(self.path, obstacles)
@@ -230,8 +230,8 @@ class Gradients:
         size(batch)
         self._check()
         batch = change(batch, lambda part: part.new_empty((0, *part.shape[1:]), device=self.device))
-        *others, last = made_up(batch)
-        with waiting(type(self.model).__name__), torch.enable_grad(), without_dropout(self._aim, self.device):
+        *others, last = synthetic_batches(batch)
+        with waiting(type(self.model).__name__), torch.enable_grad(), dropout_disabled(self._aim, self.device):
             variant = 0
             for made in others:
                 try:
@@ -243,7 +243,7 @@ class Gradients:
                     variant += 1
             else:
                 made = last
-                with telling(self.model, made):
+                with as_user_error(self.model, made):
                     fast = confirmed(self._aim, self._layout, self._fast, made)
             # those before it are wrong; those behind may be asked for when something changes
             self._fast = self._fast[self._fast.index(fast) :] if fast is not None else ()
@@ -276,7 +276,7 @@ class Gradients:
         """Set ``grad`` of every trainable parameter from a vector (dim,), divided by `over` and copied.
 
         >>> layer = nn.Linear(2, 1)
-        >>> Gradients(layer, nn.MSELoss()).write(torch.tensor([1.0, 2.0, 3.0]))
+        >>> PerExampleGradients(layer, nn.MSELoss()).write(torch.tensor([1.0, 2.0, 3.0]))
         >>> layer.weight.grad, layer.bias.grad
         (tensor([[1., 2.]]), tensor([3.]))
         """
@@ -289,7 +289,7 @@ class Gradients:
                 f"the trainable parameters of {type(self.model).__name__} are others than at the start.",
                 hint="freeze or replace parameters before make_private, and not after; make a new run for them",
             )
-        refuse_batch_statistics(self.model)
+        reject_batch_statistics(self.model)
         refuse_hooks(self.model)
 
     def _situation(self) -> tuple[object, ...]:
@@ -313,7 +313,7 @@ class Gradients:
 
     def _stream(self, plan: Plan, batch: Batch, alike: int | None) -> Iterator[Tensor]:
         way = plan.way
-        together = fused_clip.at_a_time(way.copied if isinstance(way, Layers) else self.dim)
+        together = fused_clip.rows_at_a_time(way.copied if isinstance(way, Layers) else self.dim)
         for part, wide in plan.chunks(batch, min(self._chunk, together), alike):
             count, whole = size(part), filled(part, wide)
             if isinstance(way, Layers):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from noisette._gradients.grad_forms import room
+from noisette._gradients.grad_forms import aligned_empty
 from noisette._gradients.sharded import refuse_shards
 from noisette._spec import what
 from noisette.errors import InvalidInput
@@ -113,7 +113,7 @@ class Layout:
         device = self.parameters[0].device
         kept = self._buffer
         if kept is None or len(kept) < count or kept.dtype != dtype or kept.device != device:
-            kept = self._buffer = room(count, self.dim, dtype, device)
+            kept = self._buffer = aligned_empty(count, self.dim, dtype, device)
         return kept[:count]
 
     def spare(self) -> None:

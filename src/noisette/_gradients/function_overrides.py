@@ -8,10 +8,10 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Functions"]
+__all__ = ["FunctionOverrides"]
 
 
-class Functions(TorchFunctionMode):
+class FunctionOverrides(TorchFunctionMode):
     """A block in which `called` decides what a function of torch does."""
 
     @abstractmethod

@@ -16,25 +16,25 @@ import torch
 from torch import Tensor
 
 from noisette import _native
-from noisette._native.cpu import fits
+from noisette._native.cpu import kernel_supports
 
 if TYPE_CHECKING:
     from noisette._native._extension import Layers
 
 __all__ = [
-    "Added",
-    "Factored",
-    "Native",
-    "Outer",
-    "Part",
-    "Products",
-    "Rows",
-    "Term",
-    "Wide",
+    "DenseRows",
+    "GradForm",
+    "KernelForm",
+    "LargeOuterProducts",
+    "NormAndSumForm",
+    "OuterProduct",
+    "Slice",
+    "Sum",
+    "SummedOuterProducts",
+    "aligned_empty",
+    "at_least_float32",
     "by_position",
-    "outer",
-    "room",
-    "single",
+    "outer_product",
 ]
 
 _ALIKE = 16  # numbers after which memory is aligned as before
@@ -45,7 +45,7 @@ _LARGEST = 2.0**126  # what sums in float32 do not leave their range below
 _SPARE = 2.0**-22  # for what products in float32 round
 
 
-class Term(ABC):
+class GradForm(ABC):
     """The gradients of a parameter of n numbers for B examples."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Term(ABC):
         """All that they are computed from, (B, ...) each: those of an example from its rows of these."""
 
 
-class Factored(Term):
+class NormAndSumForm(GradForm):
     """A term whose norms and weighted sum need no row of the parameter's size, and are computed in float64.
 
     What is added is rounded toward zero to multiples of a power of two, `step`, where that can be had; products round.
@@ -72,7 +72,7 @@ class Factored(Term):
         """Add the gradients of the first b examples, each times its weight, float64 (b,), to `total`, float64 (n,)."""
 
 
-class Native(Term):
+class KernelForm(GradForm):
     """A term that the native kernel computes itself."""
 
     @abstractmethod
@@ -84,11 +84,11 @@ class Native(Term):
         return total
 
 
-class Rows(Term):
+class DenseRows(GradForm):
     """Gradients that are there: ``values`` (B, ...), n numbers an example."""
 
     def __init__(self, values: Tensor) -> None:
-        self._values = single(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
+        self._values = at_least_float32(values.flatten(1) if values.ndim > 1 else values.unsqueeze(1))
 
     def parts(self) -> list[Tensor]:
         return [self._values]
@@ -97,20 +97,26 @@ class Rows(Term):
         return self._values[some]
 
 
-def outer(x: Tensor, g: Tensor) -> Term:
+def outer_product(x: Tensor, g: Tensor) -> GradForm:
     """The term of a weight (out, in) from x (B, ..., in) and g (B, ..., out): outer products, summed over positions.
 
-    >>> type(outer(torch.ones(2, 3), torch.ones(2, 4))), type(outer(torch.ones(2, 5, 3), torch.ones(2, 5, 4)))
-    (<class 'noisette._gradients.grad_forms.Outer'>, <class 'noisette._gradients.grad_forms.Products'>)
+    >>> one = outer_product(torch.ones(2, 3), torch.ones(2, 4))
+    >>> type(one), type(outer_product(torch.ones(2, 5, 3), torch.ones(2, 5, 4)))
+    (<class 'noisette._gradients.grad_forms.OuterProduct'>, <class
+    'noisette._gradients.grad_forms.SummedOuterProducts'>)
     """
-    x, g = by_position(single(x)), by_position(single(g))
+    x, g = by_position(at_least_float32(x)), by_position(at_least_float32(g))
     (_, positions, width), high = x.shape, g.shape[2]
     if positions == 1:
-        return Outer(x.squeeze(1), g.squeeze(1))
-    return (Wide if 2 * positions * (width + high) < width * high > _SMALL and fits(x) else Products)(x, g)
+        return OuterProduct(x.squeeze(1), g.squeeze(1))
+    return (
+        LargeOuterProducts
+        if 2 * positions * (width + high) < width * high > _SMALL and kernel_supports(x)
+        else SummedOuterProducts
+    )(x, g)
 
 
-class Products(Term):
+class SummedOuterProducts(GradForm):
     """The sum over positions of outer products: x (B, T, in) and g (B, T, out) for a weight (out, in).
 
     Terms may cancel over positions, so that norms and sums are right only where the rows are at hand.
@@ -128,14 +134,14 @@ class Products(Term):
         return out
 
 
-class Wide(Factored):
+class LargeOuterProducts(NormAndSumForm):
     """The same for a weight that is large beside the number of positions, slice by slice of its outputs.
 
     Norms come from products over positions, x times x and g times g, which are small here. They need not be right, and
     where terms cancel they are not: each row is brought within the norm that it was said to have when it is added. So
     it need not be there before, nor any other row of its example (docs/theory.md).
 
-    >>> weight = Wide(torch.tensor([[[1.0, 2.0], [0.0, 1.0]]]), torch.tensor([[[1.0], [3.0]]]))
+    >>> weight = LargeOuterProducts(torch.tensor([[[1.0, 2.0], [0.0, 1.0]]]), torch.tensor([[[1.0], [3.0]]]))
     >>> weight.rows(slice(None), torch.empty(1, 2)), weight.square_norms().round()
     (tensor([[1., 5.]]), tensor([26.], dtype=torch.float64))
     """
@@ -163,7 +169,7 @@ class Wide(Factored):
         """Add the rows of the first b examples, each within its norm and times its weight, float64 (b,), to `total`."""
         isa, width = _native.variant(), self._x.shape[2]
         assert isa is not None, "without the kernel all rows are there"
-        place = room(_FEW, self._high * width, self._x.dtype, self._x.device)
+        place = aligned_empty(_FEW, self._high * width, self._x.dtype, self._x.device)
         for outputs, norms in zip(self._slices(), self._norms(), strict=True):
             part = self._columns(total.unsqueeze(0), outputs)[0]
             for start in range(0, len(weights), _FEW):
@@ -202,12 +208,12 @@ class Wide(Factored):
         return [slice(start, min(start + self._high, count)) for start in range(0, count, self._high)]
 
 
-class Outer(Factored, Native):
+class OuterProduct(NormAndSumForm, KernelForm):
     """One outer product an example: x (B, in) and g (B, out) for a weight (out, in).
 
     The norm is that of x times that of g, and the sum over examples is one matrix product.
 
-    >>> weight = Outer(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 10.0]]))
+    >>> weight = OuterProduct(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 10.0]]))
     >>> weight.rows(slice(None), torch.empty(1, 6))
     tensor([[ 1.,  2.,  3., 10., 20., 30.]])
     >>> weight.square_norms().round()
@@ -243,10 +249,10 @@ class Outer(Factored, Native):
         layers.linear(self._x[some].contiguous(), self._g[some].contiguous(), at)
 
 
-class Part(Term):
+class Slice(GradForm):
     """The term of `count` coordinates of a parameter, from `start` on; the others have no gradient here."""
 
-    def __init__(self, term: Term, start: int, count: int) -> None:
+    def __init__(self, term: GradForm, start: int, count: int) -> None:
         self._term, self._span = term, slice(start, start + count)
 
     def parts(self) -> list[Tensor]:
@@ -260,10 +266,10 @@ class Part(Term):
         return out
 
 
-class Added(Term):
+class Sum(GradForm):
     """Several terms of one parameter: a layer that runs twice, or two that share a weight."""
 
-    def __init__(self, terms: Sequence[Term]) -> None:
+    def __init__(self, terms: Sequence[GradForm]) -> None:
         self._terms = terms
 
     def parts(self) -> list[Tensor]:
@@ -274,17 +280,17 @@ class Added(Term):
         found = first.rows(some, out)
         total = out if found is out else out.copy_(found)
         for other in others:
-            total += other.rows(some, room(len(out), out.shape[1], out.dtype, out.device))
+            total += other.rows(some, aligned_empty(len(out), out.shape[1], out.dtype, out.device))
         return total
 
 
-def room(count: int, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def aligned_empty(count: int, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Memory (count, length) for rows that a matrix product computes, in which all rows lie alike.
 
     A product rounds by where its result lies, and a row must not depend on its place among others: where terms cancel
     over tokens, last bits are large.
 
-    >>> room(3, 5, torch.float32, torch.device("cpu")).stride()
+    >>> aligned_empty(3, 5, torch.float32, torch.device("cpu")).stride()
     (16, 1)
     """
     return torch.empty(count, -(-length // _ALIKE) * _ALIKE, dtype=dtype, device=device)[:, :length]
@@ -298,7 +304,7 @@ def _gram(values: Tensor) -> Tensor:
     return torch.stack([torch.mm(one, one.T) for one in values]).double()
 
 
-def single(values: Tensor) -> Tensor:
+def at_least_float32(values: Tensor) -> Tensor:
     """Values, which autograd no longer follows, in float32 at least: what autocast has made shorter adds up badly."""
     values = values.detach()
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values

@@ -9,17 +9,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients.batched_layers import Sites, attended, mapped_parameter
+from noisette._gradients.batched_layers import LayerCallRecorder, batched_sdpa, mapped_parameter
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.fused_clip import at_a_time
-from noisette._gradients.grad_forms import Added, Rows, Term
-from noisette._gradients.loss_adapter import Aim, places
+from noisette._gradients.fused_clip import rows_at_a_time
+from noisette._gradients.grad_forms import DenseRows, GradForm, Sum
+from noisette._gradients.loss_adapter import LossAdapter, tensor_paths
 from noisette._gradients.native_activations import tangent
 from noisette._gradients.native_pooling import averaged, pooled
 from noisette._gradients.rules import Rule, find
 from noisette._gradients.rules.base import hooked
-from noisette._gradients.state_guard import Call, Calls, Instead, Unfit
-from noisette._gradients.strategies import buffers_of, mapped
+from noisette._gradients.state_guard import Instead, ModelTracer, StrategyNotApplicable, TracedCall
+from noisette._gradients.strategies import buffers_of, vmapped
 from noisette._pytree import Batch, change, mapped_over, size
 
 __all__ = ["Layers"]
@@ -31,7 +31,7 @@ def _as_it_is(values: Tensor, requires_grad: bool = True) -> Tensor:  # noqa: AR
 
 
 _INSTEAD: Instead = {
-    F.scaled_dot_product_attention: attended,
+    F.scaled_dot_product_attention: batched_sdpa,
     F.adaptive_avg_pool2d: averaged,
     F.max_pool2d: pooled,
     torch.max_pool2d: pooled,
@@ -51,17 +51,19 @@ class Layers:
     rejects examples of a shape that uses a parameter elsewhere.
     """
 
-    def __init__(self, aim: Aim, layout: Layout, calls: Calls, memory: torch.memory_format) -> None:
+    def __init__(self, aim: LossAdapter, layout: Layout, calls: ModelTracer, memory: torch.memory_format) -> None:
         self._aim, self._layout, self._calls, self._memory = aim, layout, calls, memory
         trained = set(layout.parameters)
-        self._named = {name: p for name, p in places(aim.model).items() if isinstance(p, nn.Parameter) and p in trained}
+        self._named = {
+            name: p for name, p in tensor_paths(aim.model).items() if isinstance(p, nn.Parameter) and p in trained
+        }
         self._copied: set[nn.Parameter] = set()
         self.settled = False
         self._rules: dict[nn.Module, Rule] = {}
         self._copy(())
 
     @classmethod
-    def candidates(cls, aim: Aim, layout: Layout, calls: Calls) -> tuple[Layers, ...]:
+    def candidates(cls, aim: LossAdapter, layout: Layout, calls: ModelTracer) -> tuple[Layers, ...]:
         """The fast ways to try, best first: none where no trained parameter has a rule.
 
         Channels last is twice as fast, but a model that calls ``view`` on images cannot be run that way.
@@ -72,9 +74,9 @@ class Layers:
         images = any(isinstance(layer, nn.Conv2d) for layer in first._rules)
         return (cls(aim, layout, calls, torch.channels_last), first) if images else (first,)
 
-    def like(self, aim: Aim, layout: Layout) -> Layers:
+    def like(self, aim: LossAdapter, layout: Layout) -> Layers:
         """The same way for a copy of the model."""
-        return type(self)(aim, layout, Calls(aim.model, aim.given, layout), self._memory)
+        return type(self)(aim, layout, ModelTracer(aim.model, aim.given, layout), self._memory)
 
     @property
     def copied(self) -> int:
@@ -91,28 +93,28 @@ class Layers:
         """Fill `out` (B, dim) from a batch of B examples."""
         self._fill(self.terms(batch), slice(None), out)
 
-    def blocks(self, terms: Sequence[Term], count: int) -> Iterator[tuple[slice, Tensor]]:
+    def blocks(self, terms: Sequence[GradForm], count: int) -> Iterator[tuple[slice, Tensor]]:
         """Which of `count` examples, and their gradients (b, dim), a few at a time in the same memory."""
-        together = at_a_time(self._layout.dim)
+        together = rows_at_a_time(self._layout.dim)
         for start in range(0, count, together):
             some = slice(start, min(start + together, count))
             out = self._layout.rows(some.stop - some.start)
             self._fill(terms, some, out)
             yield some, out
 
-    def row(self, terms: Sequence[Term], number: int) -> Tensor:
+    def row(self, terms: Sequence[GradForm], number: int) -> Tensor:
         """The gradient (dim,) of one example; the next one is in the same memory."""
         out = self._layout.rows(1)
         self._fill(terms, slice(number, number + 1), out)
         return out[0]
 
-    def _fill(self, terms: Sequence[Term], some: slice, out: Tensor) -> None:
+    def _fill(self, terms: Sequence[GradForm], some: slice, out: Tensor) -> None:
         for part, term in zip(self._layout.columns(out), terms, strict=True):
             found = term.rows(some, part)
             if found is not part:
                 part.copy_(found)
 
-    def terms(self, batch: Batch, counted: int | None = None) -> list[Term]:
+    def terms(self, batch: Batch, counted: int | None = None) -> list[GradForm]:
         """The gradients of every parameter, in the order of the layout.
 
         With `counted`, those of all examples behind so many are zero.
@@ -122,7 +124,7 @@ class Layers:
         copies = {p: values[p].expand(count, *p.shape).requires_grad_() for p in self._copied}
         # weights in the layout of the images: a convolution follows its weights
         leaves = {p: self._laid_out(values[p]).detach().requires_grad_() for p in values if p not in copies}
-        sites = Sites(count)
+        sites = LayerCallRecorder(count)
         with (
             torch.enable_grad(),
             self._calls.one(instead=_INSTEAD) as call,
@@ -130,7 +132,7 @@ class Layers:
         ):
             total = self._total(leaves, copies, change(batch, self._laid_out), call, counted)
         if total.grad_fn is None:
-            raise Unfit("the loss depends on no parameter")
+            raise StrategyNotApplicable("the loss depends on no parameter")
         edges = sites.edges()
         sought: list[Any] = [*edges, *leaves.values(), *copies.values()]
         found = torch.autograd.grad(total, sought, allow_unused=True)
@@ -138,17 +140,17 @@ class Layers:
         used = [p for p, gradient in zip(leaves, strays, strict=True) if gradient is not None]
         if used:  # outside of their layers, where no rule has seen it
             if self.settled:
-                raise Unfit("a parameter is used outside of its layer for examples of this shape only")
+                raise StrategyNotApplicable("a parameter is used outside of its layer for examples of this shape only")
             self._copy(used)
             return self.terms(batch, counted)
-        rows = {p: [Rows(gradient)] for p, gradient in zip(copies, own, strict=True) if gradient is not None}
+        rows = {p: [DenseRows(gradient)] for p, gradient in zip(copies, own, strict=True) if gradient is not None}
         noted = sites.terms(ends)
         return [self._term(p, count, rows.get(p) or noted.get(leaves.get(p, p), [])) for p in self._layout.parameters]
 
-    def _term(self, parameter: nn.Parameter, count: int, terms: list[Any]) -> Term:
+    def _term(self, parameter: nn.Parameter, count: int, terms: list[Any]) -> GradForm:
         if not terms:
-            return Rows(torch.zeros(1, parameter.numel(), device=parameter.device).expand(count, -1))
-        found: Term = terms[0] if len(terms) == 1 else Added(terms)
+            return DenseRows(torch.zeros(1, parameter.numel(), device=parameter.device).expand(count, -1))
+        found: GradForm = terms[0] if len(terms) == 1 else Sum(terms)
         return found
 
     def _copy(self, more: Iterable[nn.Parameter]) -> None:
@@ -171,7 +173,7 @@ class Layers:
         leaves: dict[nn.Parameter, Tensor],
         copies: dict[nn.Parameter, Tensor],
         batch: Batch,
-        call: Call,
+        call: TracedCall,
         counted: int | None,
     ) -> Tensor:
         """The sum of the losses of all examples that are counted, each of which the model meets alone."""
@@ -185,11 +187,11 @@ class Layers:
         loss = self._aim.given
         # known not to mix examples, so that it can have all outputs at once: vmap would take as long as for a layer
         if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or batch[1].ndim != 1 or hooked(loss):
-            losses: Tensor = mapped_over(mapped, lambda example: of_one(example, whole=False), batch)
+            losses: Tensor = mapped_over(vmapped, lambda example: of_one(example, whole=False), batch)
             return losses[:counted].sum()  # of losses that were computed for all: the shape is that of every batch
-        outputs = mapped_over(mapped, lambda example: of_one(example, whole=True), batch)
+        outputs = mapped_over(vmapped, lambda example: of_one(example, whole=True), batch)
         if not isinstance(outputs, Tensor) or outputs.ndim != 3:
-            raise Unfit("the output is not one row of numbers for each example")
+            raise StrategyNotApplicable("the output is not one row of numbers for each example")
         with torch._C.DisableTorchFunction():
             losses = F.cross_entropy(
                 outputs.squeeze(1),

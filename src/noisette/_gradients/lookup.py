@@ -8,29 +8,29 @@ import torch
 from torch import Tensor
 
 from noisette import _native
-from noisette._gradients.grad_forms import Factored, by_position, single
-from noisette._native.cpu import fits
+from noisette._gradients.grad_forms import NormAndSumForm, at_least_float32, by_position
+from noisette._native.cpu import kernel_supports
 from noisette._quantization import toward_zero
 
 if TYPE_CHECKING:
     from noisette._native._extension import LookedUp
 
-__all__ = ["Lookup"]
+__all__ = ["EmbeddingRows"]
 
 
-class Lookup(Factored):
+class EmbeddingRows(NormAndSumForm):
     """Rows of a table of `count` rows: derivatives g (B, ..., width) of those that an example's `index` (B, ...) names.
 
     What an example adds to one row is summed up first, in float64: the norm is that of these few rows.
 
-    >>> table = Lookup(torch.tensor([[0, 2, 0]]), torch.tensor([[[1.0], [2.0], [3.0]]]), count=4)
+    >>> table = EmbeddingRows(torch.tensor([[0, 2, 0]]), torch.tensor([[[1.0], [2.0], [3.0]]]), count=4)
     >>> table.rows(slice(None), torch.empty(1, 4)), table.square_norms()
     (tensor([[4., 0., 2., 0.]]), tensor([20.], dtype=torch.float64))
     """
 
     def __init__(self, index: Tensor, g: Tensor, count: int, padding: int | None = None) -> None:
         self._index, self._count = index.flatten(1) if index.ndim > 1 else index.unsqueeze(1), count
-        g = by_position(single(g))
+        g = by_position(at_least_float32(g))
         self._g = g if padding is None else g.masked_fill((self._index == padding).unsqueeze(2), 0.0)
         self._compact: tuple[Tensor, Tensor] | None = None
         self._native: tuple[LookedUp, Tensor] | None = None
@@ -67,7 +67,7 @@ class Lookup(Factored):
     def _table(self) -> tuple[LookedUp, Tensor] | None:
         """The same by the kernel, and the squares of the norms; None where it does not run."""
         isa = _native.variant()
-        if self._native is None and isa is not None and fits(self._g) and self._index.dtype == torch.int64:
+        if self._native is None and isa is not None and kernel_supports(self._g) and self._index.dtype == torch.int64:
             squares = torch.empty(len(self._g), dtype=torch.float64)
             index, g = self._index.contiguous(), self._g.contiguous()
             self._native = _native.native.LookedUp(index, g, self._count, squares, isa), squares

@@ -17,27 +17,27 @@ from noisette._gradients.per_example_loss import Loss, for_one, is_shared, of_ev
 from noisette._pytree import Batch, rows, size, tensors
 from noisette._spec import what
 from noisette.errors import InvalidInput
-from noisette.objectives import Alone, Objective, own_loss
+from noisette.objectives import Objective, PerExample, model_loss
 
-__all__ = ["Aim", "Seen", "Supervised", "aim_of", "places"]
+__all__ = ["ExampleTrace", "LossAdapter", "SupervisedLoss", "adapt_loss", "tensor_paths"]
 
 
 _TOLERANCE = 1e-3
 _ADD_UP = (
     "a model for detection gives a dict of losses when it is called with images and targets: add them up in "
-    "noisette.objectives.alone(objective), as sum(losses.values())"
+    "noisette.objectives.per_example(objective), as sum(losses.values())"
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ExampleTrace:
     """One example of a batch: its loss, which autograd can follow, and all numbers (n,) that are known of it."""
 
     loss: Tensor
     numbers: Tensor
 
 
-class Aim(nn.Module):
+class LossAdapter(nn.Module):
     """A model and what it is trained for. Called with a batch of one, it gives the loss of that example, a scalar.
 
     A module, so that torch can put other parameters into the model for a call, whatever the objective does with it.
@@ -62,7 +62,7 @@ class Aim(nn.Module):
         """
         if tie:
             first = dict[Tensor, str]()
-            named = {name: first.setdefault(held, name) for name, held in places(self.model).items()}
+            named = {name: first.setdefault(held, name) for name, held in tensor_paths(self.model).items()}
             state = {name: state[known] for name, known in named.items() if known in state}
         named_here = {f"model.{name}": value for name, value in state.items()}
         with self.within:
@@ -81,7 +81,7 @@ class Aim(nn.Module):
         """The loss of a batch of one, from what `all_of` found."""
         return _total(found, "objective")
 
-    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[ExampleTrace]:
         """Every example of a batch that the model sees as a whole, as far as the objective allows that."""
         losses, count = self.with_state(state, batch, whole=True), size(batch)
         if not isinstance(losses, Tensor) or losses.shape != (count,):
@@ -91,23 +91,23 @@ class Aim(nn.Module):
                 hint=_ADD_UP
                 if isinstance(losses, Mapping)
                 else "leave the mean over the batch out; for a model that computes its own loss take "
-                "noisette.objectives.own_loss, or alone(objective)",
+                "noisette.objectives.model_loss, or per_example(objective)",
             )
         return [self._seen(loss) for loss in losses]
 
-    def _seen(self, loss: Tensor, *others: Tensor) -> Seen:
+    def _seen(self, loss: Tensor, *others: Tensor) -> ExampleTrace:
         """All numbers in the precision of the model, whatever that of targets is."""
         dtype = next(self.model.parameters()).dtype
-        return Seen(loss, torch.cat([part.detach().reshape(-1).to(dtype) for part in (loss, *others)]))
+        return ExampleTrace(loss, torch.cat([part.detach().reshape(-1).to(dtype) for part in (loss, *others)]))
 
 
-class OneByOne(Aim):
+class PerExampleLoss(LossAdapter):
     """An objective that was said to see one example at a time."""
 
-    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[ExampleTrace]:
         """Every example, alone."""
         losses = self._each(state, batch)
-        if self.given is own_loss:  # written for batches, so that what it makes of one can be compared
+        if self.given is model_loss:  # written for batches, so that what it makes of one can be compared
             shared = self._shared(self.with_state(state, batch), torch.stack(losses))
             with AlikeDraws():  # random numbers, as those of NEFTune, are others in a batch
                 shared = shared or self._shared(self.with_state(state, batch), torch.stack(self._each(state, batch)))
@@ -128,7 +128,7 @@ class OneByOne(Aim):
         return not whole.isfinite() or not alone.isfinite().all() or any(near)
 
 
-class Supervised(Aim):
+class SupervisedLoss(LossAdapter):
     """An ordinary ``loss(outputs, targets)`` over a batch ``(inputs, targets)``, as torch has them."""
 
     def loss(self, found: Any, batch: Batch) -> Tensor:
@@ -148,7 +148,7 @@ class Supervised(Aim):
             return self.model(**inputs)
         return self.model(*inputs) if isinstance(inputs, list | tuple) else self.model(inputs)
 
-    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[Seen]:
+    def seen(self, state: Mapping[str, Tensor], batch: Batch) -> list[ExampleTrace]:
         """Every example, with its row of the outputs; the loss sees one row at a time."""
         outputs, count = self.with_state(state, batch, whole=True), size(batch)
         parts = tensors(outputs)
@@ -178,17 +178,17 @@ class Supervised(Aim):
         return found
 
 
-def aim_of(model: nn.Module, given: Loss | Objective) -> Aim:
+def adapt_loss(model: nn.Module, given: Loss | Objective) -> LossAdapter:
     """The aim that a user means by an ordinary loss or by an objective, whose first parameter is called ``model``.
 
-    >>> type(aim_of(nn.Linear(2, 1), nn.MSELoss())).__name__
-    'Supervised'
-    >>> type(aim_of(nn.Linear(2, 1), lambda model, batch: model(batch).square().sum(1))).__name__
-    'Aim'
+    >>> type(adapt_loss(nn.Linear(2, 1), nn.MSELoss())).__name__
+    'SupervisedLoss'
+    >>> type(adapt_loss(nn.Linear(2, 1), lambda model, batch: model(batch).square().sum(1))).__name__
+    'LossAdapter'
     """
-    if isinstance(given, Alone):
-        return OneByOne(model, given)
-    return Aim(model, given) if _is_objective(given) else Supervised(model, for_one(given))
+    if isinstance(given, PerExample):
+        return PerExampleLoss(model, given)
+    return LossAdapter(model, given) if _is_objective(given) else SupervisedLoss(model, for_one(given))
 
 
 def _total(losses: Any, given_by: str) -> Tensor:
@@ -214,11 +214,11 @@ def _one_too_many(outputs: Any, targets: Any) -> str:
     )
 
 
-def places(model: nn.Module) -> dict[str, Tensor]:
+def tensor_paths(model: nn.Module) -> dict[str, Tensor]:
     """Where parameters and buffers are held: tied ones have several places, a module that has two names counts once.
 
     >>> layer = nn.Linear(2, 2, bias=False)
-    >>> list(places(nn.ModuleDict({"one": layer, "same": layer})))
+    >>> list(tensor_paths(nn.ModuleDict({"one": layer, "same": layer})))
     ['one.weight']
     """
     return {

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisette import _native
-from noisette._gradients.batched_layers import for_all_examples
-from noisette._native.cpu import fits
+from noisette._gradients.batched_layers import run_batched
+from noisette._native.cpu import kernel_supports
 
 __all__ = ["tangent"]
 
@@ -26,12 +26,12 @@ def tangent(x: Tensor, **given: Any) -> Tensor:
 
     def run(some: Tensor) -> Tensor:
         # only where numbers have gaps or overlap does what is like them lie otherwise
-        if not fits(some) or torch.empty_like(some, device="meta").stride() != some.stride():
+        if not kernel_supports(some) or torch.empty_like(some, device="meta").stride() != some.stride():
             return torch.tanh(some)
         found: Tensor = _Tangent.apply(some, isa)  # type: ignore[no-untyped-call]
         return found
 
-    return for_all_examples(run, x)
+    return run_batched(run, x)
 
 
 class _Tangent(torch.autograd.Function):

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisette import _native
-from noisette._gradients.batched_layers import for_all_images
-from noisette._native.cpu import fits
+from noisette._gradients.batched_layers import run_batched_images
+from noisette._native.cpu import kernel_supports
 
 __all__ = ["averaged", "pooled"]
 
@@ -49,12 +49,12 @@ def pooled(
             return found
         return F.max_pool2d(some, kernel, moves, margin, _pair(dilation), ceil_mode)
 
-    return for_all_images(run, images)
+    return run_batched_images(run, images)
 
 
 def averaged(images: Tensor, output_size: Any) -> Tensor:
     """`adaptive_avg_pool2d` of one example under vmap, computed for all at once."""
-    return for_all_images(lambda some: F.adaptive_avg_pool2d(some, output_size), images)
+    return run_batched_images(lambda some: F.adaptive_avg_pool2d(some, output_size), images)
 
 
 class Windows(NamedTuple):
@@ -67,7 +67,7 @@ class Windows(NamedTuple):
 
 def _taken(images: Tensor, kernel: Pair, margin: Pair) -> bool:
     """Whether the kernel takes these images, of which none is smaller than a window."""
-    if not fits(images) or images.ndim != 4 or not images.is_contiguous(memory_format=torch.channels_last):
+    if not kernel_supports(images) or images.ndim != 4 or not images.is_contiguous(memory_format=torch.channels_last):
         return False
     wide = all(side + 2 * m >= k for side, m, k in zip(images.shape[2:], margin, kernel, strict=True))
     return wide and images.shape[1] % _TOGETHER == 0

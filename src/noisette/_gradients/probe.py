@@ -22,8 +22,8 @@ from noisette._gradients.advancing import refuse_advancing
 from noisette._gradients.constant import refuse_constant
 from noisette._gradients.doubled import coarsest, doubled
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.function_overrides import Functions
-from noisette._gradients.loss_adapter import Aim, Seen, Supervised
+from noisette._gradients.function_overrides import FunctionOverrides
+from noisette._gradients.loss_adapter import ExampleTrace, LossAdapter, SupervisedLoss
 from noisette._gradients.state_guard import masking
 from noisette._gradients.strategies import copies_of, fill, without_checkpoints
 from noisette._gradients.waiting import doing
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from noisette._gradients.layer_strategy import Layers
 
 __all__ = [
-    "SHORTEN",
-    "Witness",
+    "MAX_NORM_REASON",
+    "IsolationProbe",
     "batch_statistics",
     "confirmed",
-    "made_up",
-    "own_randomness",
-    "refuse_batch_statistics",
-    "shortening",
-    "without_dropout",
+    "dropout_disabled",
+    "isolated_rng",
+    "max_norm_embeddings",
+    "reject_batch_statistics",
+    "synthetic_batches",
 ]
 
 _EXAMPLES = 4
@@ -57,16 +57,16 @@ _COMPARED = (
     "is it the objective that compares examples, as a contrastive loss does? one example, which is all that is shown "
     "here, has nothing to be compared with, unless it brings that; else in the model"
 )
-SHORTEN = "leave max_norm out, and shorten the rows of its weight in your own loop, after a step"
+MAX_NORM_REASON = "leave max_norm out, and shorten the rows of its weight in your own loop, after a step"
 _ALONE = threading.RLock()  # torch's generators and what is switched off meanwhile are those of the whole process
 
 
-def refuse_batch_statistics(model: nn.Module) -> None:
+def reject_batch_statistics(model: nn.Module) -> None:
     """Raise InvalidInput where a layer of the BatchNorm family would use or gather statistics of the batch.
 
     An Embedding with ``max_norm`` is one of those that gather: it shortens the rows that it looks up, in their place.
 
-    >>> refuse_batch_statistics(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)))
+    >>> reject_batch_statistics(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)))
     """
     for name, module in batch_statistics(model):
         if module.training or not _has_statistics(module):
@@ -74,10 +74,10 @@ def refuse_batch_statistics(model: nn.Module) -> None:
                 f"{type(module).__name__} at {name or 'the top'!r} mixes the examples of a batch.",
                 hint="replace it by GroupNorm, which noisette.fix(model) does for all of them",
             )
-    for name, module in shortening(model):
+    for name, module in max_norm_embeddings(model):
         raise InvalidInput(
             f"{type(module).__name__} at {name or 'the top'!r} changes the weights that its examples look up.",
-            hint=SHORTEN,
+            hint=MAX_NORM_REASON,
         )
 
 
@@ -93,10 +93,10 @@ def batch_statistics(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
-def shortening(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def max_norm_embeddings(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Layers that shorten rows of their weights wherever an example looks one up, by name.
 
-    >>> [name for name, _ in shortening(nn.Sequential(nn.Embedding(2, 2, max_norm=1.0), nn.Linear(2, 2)))]
+    >>> [name for name, _ in max_norm_embeddings(nn.Sequential(nn.Embedding(2, 2, max_norm=1.0), nn.Linear(2, 2)))]
     ['0']
     """
     for name, module in model.named_modules():
@@ -109,13 +109,13 @@ def _has_statistics(module: nn.Module) -> bool:
     return getattr(module, "running_mean", None) is not None or not isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 
-def made_up(batch: Batch) -> Iterator[Batch]:
+def synthetic_batches(batch: Batch) -> Iterator[Batch]:
     """Batches of four examples of the same shapes and types: private ones must not decide what is done with a model.
 
     Whole numbers may be labels, tokens, lengths or a mask: in the first they are 0 and 1, each example's own beginning
     with a 1 where it has several; then all are 1, for lengths; then all are 0, for labels of one class.
 
-    >>> x, y = next(made_up((torch.empty(0, 3), torch.empty(0, dtype=torch.long))))
+    >>> x, y = next(synthetic_batches((torch.empty(0, 3), torch.empty(0, dtype=torch.long))))
     >>> x.shape, y
     (torch.Size([4, 3]), tensor([0, 1, 0, 1]))
     """
@@ -141,7 +141,7 @@ def _all(part: Tensor, number: int) -> Tensor:
     return part if part.is_floating_point() else torch.full_like(part, number)
 
 
-class Witness:
+class IsolationProbe:
     """What some examples give in a batch, alone, and among copies of themselves; raises where that differs.
 
     Copies have the shapes of the batch, hence its rounding errors and, from the same seed, its random draws: there even
@@ -149,9 +149,9 @@ class Witness:
     differs is rounding where nothing differs in double precision.
     """
 
-    def __init__(self, aim: Aim, layout: Layout, batch: Batch) -> None:
+    def __init__(self, aim: LossAdapter, layout: Layout, batch: Batch) -> None:
         self._aim, self._layout, self._batch = aim, layout, batch
-        self._double: Witness | None = None
+        self._double: IsolationProbe | None = None
         count = size(batch)
         self._dtype = reduce(torch.promote_types, (p.dtype for p in layout.parameters))
         self._everyone = everyone = self._run(batch)
@@ -170,12 +170,12 @@ class Witness:
             if not isolated and not self._rounds():
                 raise InvalidInput(
                     f"an example's gradient in a batch differs from its gradient alone in {type(aim.model).__name__}.",
-                    hint=masking(aim.model) or (_HINT if isinstance(aim, Supervised) else f"{_COMPARED} {_HINT}"),
+                    hint=masking(aim.model) or (_HINT if isinstance(aim, SupervisedLoss) else f"{_COMPARED} {_HINT}"),
                 )
             self._steepest = max(self._steepest, _largest(together[1]))
         refuse_constant(aim, batch, self._steepest)
 
-    def confirms(self, way: Layers) -> bool:
+    def agrees(self, way: Layers) -> bool:
         """Does this way give the examples the same gradients? One of them is held at a time: they may be large."""
         doing("a rule for each layer")
         try:
@@ -187,14 +187,14 @@ class Witness:
             raise
         except Exception:  # noqa: BLE001 - the model has run before, so it is the way that does not fit
             return False
-        return self._double is not None and self._double.confirms(way.like(self._double._aim, self._double._layout))
+        return self._double is not None and self._double.agrees(way.like(self._double._aim, self._double._layout))
 
     def _rounds(self) -> bool:
         """Whether in double precision no example has a say in another one's gradient; False where that cannot run."""
         if self._coarsest != torch.float64 and self._double is None:
             with suppress(Exception):  # whatever a model raises that was written for another type
                 aim, batch = doubled(self._aim, self._batch)
-                self._double = Witness(aim, Layout(aim.model), batch)
+                self._double = IsolationProbe(aim, Layout(aim.model), batch)
         return self._double is not None
 
     def _is_of(self, i: int, row: Tensor) -> bool:
@@ -252,7 +252,7 @@ def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
     return max(-low, high) <= tolerance
 
 
-def confirmed(aim: Aim, layout: Layout, ways: Sequence[Layers], batch: Batch) -> Layers | None:
+def confirmed(aim: LossAdapter, layout: Layout, ways: Sequence[Layers], batch: Batch) -> Layers | None:
     """The first of some ways that is right on the examples of a batch; raises where the model mixes examples.
 
     Rounding decides which of two nearly equal values a max-pool passes on, and then a gradient differs though
@@ -261,12 +261,12 @@ def confirmed(aim: Aim, layout: Layout, ways: Sequence[Layers], batch: Batch) ->
     found = None
     for attempt in range(_ATTEMPTS):
         try:
-            witness = Witness(aim, layout, change(batch, partial(_changed, attempt=attempt)))
+            witness = IsolationProbe(aim, layout, change(batch, partial(_changed, attempt=attempt)))
         except InvalidInput:
             if attempt == _ATTEMPTS - 1:
                 raise
             continue
-        found = next(filter(witness.confirms, ways), None)
+        found = next(filter(witness.agrees, ways), None)
         if not ways or found is ways[0]:
             break
     return found
@@ -280,16 +280,16 @@ def _changed(part: Tensor, attempt: int) -> Tensor:
 class _Run:
     """The examples of a batch as they were seen, and the parameters that the model had."""
 
-    seen: list[Seen]
+    seen: list[ExampleTrace]
     parameters: list[Tensor]
 
 
 def _largest(values: Tensor) -> float:
     """The largest finite magnitude; 0 where nothing is finite."""
-    return max(map(_magnitude, torch.split(values.detach(), _PIECE)), default=0.0)
+    return max(map(_abs_quantile, torch.split(values.detach(), _PIECE)), default=0.0)
 
 
-def _magnitude(piece: Tensor) -> float:
+def _abs_quantile(piece: Tensor) -> float:
     low, high = (float(end) for end in piece.aminmax())
     if math.isfinite(low) and math.isfinite(high):
         return max(-low, high)
@@ -297,7 +297,7 @@ def _magnitude(piece: Tensor) -> float:
 
 
 @contextmanager
-def own_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
+def isolated_rng(device: torch.device, seed: int = 0) -> Iterator[None]:
     """Inside, torch's generators start from `seed`; afterwards they stand where they stood. Other threads wait."""
     accelerated = device.type != "cpu"
     kind = device.type if accelerated else "cuda"
@@ -315,7 +315,7 @@ def _seed(device: torch.device, seed: int = 0) -> None:
 
 
 @contextmanager
-def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
+def dropout_disabled(aim: LossAdapter, device: torch.device) -> Iterator[None]:
     """Switch a model's dropout off while the block runs, and put torch's generators back to where they were."""
     layers = [m for m in aim.model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
     rates, before = [layer.dropout for layer in layers], aim.within
@@ -324,7 +324,7 @@ def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
             layer.dropout = 0.0
         aim.within = _NoDropout()
         # what checkpointing computes again, it computes outside of all modes: with dropout
-        with own_randomness(device), without_checkpoints():
+        with isolated_rng(device), without_checkpoints():
             yield
     finally:
         aim.within = before
@@ -332,7 +332,7 @@ def without_dropout(aim: Aim, device: torch.device) -> Iterator[None]:
             layer.dropout = rate
 
 
-class _NoDropout(Functions):
+class _NoDropout(FunctionOverrides):
     """Dropout, as a module or as a function, does nothing."""
 
     def called(self, func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from noisette._gradients.state_guard import Unfit
+from noisette._gradients.state_guard import StrategyNotApplicable
 from noisette._pytree import Batch
 from noisette.errors import InvalidInput, NoisetteError
 
-__all__ = ["on_private", "telling"]
+__all__ = ["as_user_error", "on_private"]
 
 _T = TypeVar("_T")
 
 
 @contextmanager
-def telling(model: nn.Module, made: Batch) -> Iterator[None]:
+def as_user_error(model: nn.Module, made: Batch) -> Iterator[None]:
     """Whatever fails inside on `made` examples becomes an InvalidInput; not for real ones, of which an error may tell.
 
-    >>> with telling(nn.Linear(2, 1), torch.zeros(4, 3)):
+    >>> with as_user_error(nn.Linear(2, 1), torch.zeros(4, 3)):
     ...     raise RuntimeError("shapes do not fit. See the manual")
     Traceback (most recent call last):
     noisette.errors.InvalidInput: Linear or the loss cannot be run on made-up examples like the data (examples: float32
@@ -55,7 +55,7 @@ def on_private(run: Callable[[], _T]) -> _T:
         return run()
     except NoisetteError:
         raise
-    except Unfit:
+    except StrategyNotApplicable:
         changed = True
     except Exception as error:  # noqa: BLE001 - whatever a model raises
         memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
@@ -82,7 +82,7 @@ def _hint(said: str, dtype: torch.dtype) -> str:
         return "compute nothing in place in the model; noisette.fix(model) does that for activations"
     if "bounding box" in said.lower() or "targets should not be none" in said.lower():
         return (
-            "a model for detection takes lists of images and of targets: give noisette.objectives.alone(objective) "
+            "a model for detection takes lists of images and of targets: give noisette.objectives.per_example(objective) "
             "that makes them and adds up the losses; made-up boxes are any numbers between 0 and 1, so let an example "
             "have corners and sizes, and let the objective add them, as torch.cat([at, at + size], 1)"
         )

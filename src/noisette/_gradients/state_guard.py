@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch._functorch.autograd_function import custom_function_call
 
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.function_overrides import Functions
-from noisette._gradients.state_snapshot import MARK, Drawn, Held, Holdings, same
+from noisette._gradients.function_overrides import FunctionOverrides
+from noisette._gradients.state_snapshot import OWNER_ATTR, RngState, SnapshotEntry, StateSnapshot, same
 from noisette._pytree import Batch, tensors
 from noisette.errors import InvalidInput
-from noisette.objectives import Alone
+from noisette.objectives import PerExample
 
-__all__ = ["Call", "Calls", "Instead", "Unfit", "behind", "masking"]
+__all__ = ["Instead", "ModelTracer", "StrategyNotApplicable", "TracedCall", "behind", "masking"]
 
 _HINT = "compute it anew in every call, or change it between steps, in your own loop"
 
@@ -29,18 +29,18 @@ Instead = Mapping[Callable[..., Any], Callable[..., Any]]
 """Functions of torch, each with what is called in its place."""
 
 
-class Unfit(RuntimeError):
+class StrategyNotApplicable(RuntimeError):
     """This way of computing gradients does not fit the model; a slower one does."""
 
 
-class Calls:
+class ModelTracer:
     """The calls of a model and a loss, of which each must start from the same state, whatever earlier ones have seen.
 
     Parameters and buffers are the caller's to hand in anew. Tensors that a call has made of its examples are marked,
     and refused where a later call uses one. All else that the model holds, numbers, lists, arrays, tensors, must be
     after a call what it was before.
 
-    >>> calls = Calls(nn.Linear(2, 1), nn.MSELoss())
+    >>> calls = ModelTracer(nn.Linear(2, 1), nn.MSELoss())
     >>> with calls.one() as call:
     ...     example = call.admit(torch.ones(1, 2))
     """
@@ -59,8 +59,8 @@ class Calls:
                 )
 
     @contextmanager
-    def one(self, *, thorough: bool = False, instead: Instead | None = None) -> Iterator[Call]:
-        """The block is one call; what is private in it goes through `Call.admit` first.
+    def one(self, *, thorough: bool = False, instead: Instead | None = None) -> Iterator[TracedCall]:
+        """The block is one call; what is private in it goes through `TracedCall.admit` first.
 
         Under vmap nothing but a tensor can depend on an example. Where numbers can be read out of tensors, say
         `thorough`: everything that the model holds is then compared by value. `instead` is
@@ -69,13 +69,13 @@ class Calls:
         before, now = self._held(thorough), self._parameters()
         moved, self._last = now != self._last, now
         trained = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
-        with Call(instead or {}, trained) as call:
+        with TracedCall(instead or {}, trained) as call:
             yield call
         after = self._held(thorough)
         for name in {**before, **after}:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING), moved):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
-                if isinstance(before.get(name), Drawn):
+                if isinstance(before.get(name), RngState):
                     raise _of_torch_alone(place, self._model)
                 raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
 
@@ -86,7 +86,7 @@ class Calls:
 
     def _held(self, thorough: bool) -> dict[str, object]:
         """What the modules and the loss hold beside parameters and buffers, leaf by leaf."""
-        found = Holdings(thorough)
+        found = StateSnapshot(thorough)
         found.common_sources()
         for name, module in self._model.named_modules():
             found.module(module, f"{type(module).__name__} {name!r}" if name else type(module).__name__)
@@ -101,7 +101,7 @@ class Calls:
         return found.leaves
 
 
-class Call(Functions):
+class TracedCall(FunctionOverrides):
     """One call, which knows the tensors that it has made of its own examples."""
 
     def __init__(self, instead: Instead, trained: Container[int]) -> None:
@@ -111,7 +111,7 @@ class Call(Functions):
     def admit(self, batch: Batch) -> Batch:
         """Mark an example, or a chunk of them, as this call's own."""
         for tensor in tensors(batch):
-            setattr(tensor, MARK, self)
+            setattr(tensor, OWNER_ATTR, self)
         return batch
 
     def changed(self, before: object, after: object, moved: bool) -> bool:
@@ -119,9 +119,9 @@ class Call(Functions):
 
         What is made of parameters alone differs where these have `moved` since the last call.
         """
-        if isinstance(after, Held) and after.marked:  # kept to be looked at: no later call can use it
+        if isinstance(after, SnapshotEntry) and after.marked:  # kept to be looked at: no later call can use it
             return False
-        if not (isinstance(before, Held) and isinstance(after, Held)):
+        if not (isinstance(before, SnapshotEntry) and isinstance(after, SnapshotEntry)):
             return not same(before, after)
         if before.value is not None and after.value is not None:
             return not same(before.value, after.value)
@@ -133,16 +133,16 @@ class Call(Functions):
     def called(self, func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The function itself, unless it uses what another call has left; what it makes of examples is marked."""
         if torch._C._len_torch_dispatch_stack() > self._modes and torch._C._are_functorch_transforms_active():
-            raise Unfit("a dispatch mode of the model's own would see a batch")
+            raise StrategyNotApplicable("a dispatch mode of the model's own would see a batch")
         if func in _TELLING and torch._C._are_functorch_transforms_active():
-            raise Unfit("the text form of a tensor would show all examples")
+            raise StrategyNotApplicable("the text form of a tensor would show all examples")
         if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
-            raise Unfit(f"{args[0].__name__} has its own way of treating a batch")
+            raise StrategyNotApplicable(f"{args[0].__name__} has its own way of treating a batch")
         if given.get("generator") is not None:
             raise _of_torch_alone("a torch.Generator")
         func = self._instead.get(func, func)
         used = _tensors((*args, *given.values()))
-        marks = {mark for tensor in used if (mark := getattr(tensor, MARK, None)) is not None}
+        marks = {mark for tensor in used if (mark := getattr(tensor, OWNER_ATTR, None)) is not None}
         if marks - {self}:
             raise InvalidInput(f"{_running()} uses a tensor that an earlier call of the model has left.", hint=_HINT)
         if any(id(tensor) in self._trained for tensor in used) and not _asks_for_form(func, args):
@@ -158,7 +158,7 @@ class Call(Functions):
         written = [t for t, version in zip(used, versions, strict=True) if t._version != version]
         made = (result,) if not written else (result, written, [t._base for t in written])
         for tensor in _tensors(made):
-            setattr(tensor, MARK, self)
+            setattr(tensor, OWNER_ATTR, self)
         return result
 
 
@@ -204,7 +204,7 @@ def behind(goal: object) -> list[object]:
         if any(part is one for one in found):
             continue
         found.append(part)
-        if isinstance(part, Alone):
+        if isinstance(part, PerExample):
             pending.append(part.objective)
         elif isinstance(part, partial):
             pending += [part.func, *part.args, *part.keywords.values()]

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from noisette.errors import InvalidInput
 
-__all__ = ["MARK", "Drawn", "Held", "Holdings", "same"]
+__all__ = ["OWNER_ATTR", "RngState", "SnapshotEntry", "StateSnapshot", "same"]
 
-MARK = "_noisette_call"
+OWNER_ATTR = "_noisette_call"
 """The attribute of a tensor that a call has made of its examples."""
 
 _PLAIN = (bool, int, float, complex, str, bytes)
@@ -32,7 +32,7 @@ _RECURRENT = frozenset({"_flat_weights", "_flat_weight_refs"})  # the parameters
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class SnapshotEntry:
     """A tensor that the model holds: how often it was written to, whether a call has made it of its examples, a copy.
 
     There is a copy only where values are compared: `data` and numpy write behind the back of the version.
@@ -45,19 +45,19 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RngState:
     """How far a source of random numbers has come: whoever draws from it leaves something to the next call."""
 
     state: object
 
 
-class Holdings:
+class StateSnapshot:
     """Leaves under names that say where they are: numbers, tensors, arrays, and whatever else has no parts.
 
     A `thorough` look copies tensors, and sees what torch keeps in a module (its mode, its hooks, which parameters and
     submodules it has) and what its classes hold.
 
-    >>> found = Holdings(thorough=False)
+    >>> found = StateSnapshot(thorough=False)
     >>> found.add({"rate": 0.5, "seen": [1]}, "net")
     >>> found.leaves
     {"net['rate']": 0.5, "len(net['seen'])": 1, "net['seen'][0]": 1}
@@ -70,8 +70,8 @@ class Holdings:
 
     def common_sources(self) -> None:
         """Add the sources of random numbers that Python and numpy have for everybody."""
-        self.leaves["random"] = Drawn(random.getstate())
-        self.leaves["numpy.random"] = Drawn(_of_numpy())
+        self.leaves["random"] = RngState(random.getstate())
+        self.leaves["numpy.random"] = RngState(_of_numpy())
 
     def module(self, module: nn.Module, place: str) -> None:
         """Add what a module holds itself."""
@@ -103,8 +103,8 @@ class Holdings:
         if value is None or type(value) in _PLAIN:
             self.leaves[place] = value
         elif isinstance(value, Tensor):
-            copy = value.detach().clone() if self._thorough and not hasattr(value, MARK) else None
-            self.leaves[place] = Held(value, value._version, hasattr(value, MARK), copy)
+            copy = value.detach().clone() if self._thorough and not hasattr(value, OWNER_ATTR) else None
+            self.leaves[place] = SnapshotEntry(value, value._version, hasattr(value, OWNER_ATTR), copy)
         elif isinstance(value, np.ndarray | bytearray | memoryview | array):
             self.leaves[place] = bytes(np.ascontiguousarray(value).data)
         elif (state := _state(value)) is not None:
@@ -121,17 +121,17 @@ class Holdings:
                     self._add(part, name)
 
 
-def _state(value: object) -> Drawn | None:
+def _state(value: object) -> RngState | None:
     """How far a source of random numbers has come; None for what is none."""
     match value:
         case torch.Generator():
-            return Drawn(value.get_state().numpy().tobytes())
+            return RngState(value.get_state().numpy().tobytes())
         case np.random.Generator():
-            return Drawn(pickle.dumps(value.bit_generator.state))
+            return RngState(pickle.dumps(value.bit_generator.state))
         case np.random.RandomState():
-            return Drawn(pickle.dumps(value.get_state(legacy=False)))
+            return RngState(pickle.dumps(value.get_state(legacy=False)))
         case random.Random():
-            return Drawn(value.getstate())
+            return RngState(value.getstate())
     return None
 
 
@@ -179,7 +179,7 @@ def same(one: object, other: object) -> bool:
         if one.dtype != other.dtype or one.shape != other.shape:
             return False
         return bool(torch.equal(one, other) or (torch.equal(one.isnan(), other.isnan()) and _equal_numbers(one, other)))
-    if isinstance(one, Drawn):
+    if isinstance(one, RngState):
         return one == other
     if type(one) in (*_PLAIN, tuple):
         return type(one) is type(other) and (one == other or repr(one) == repr(other))

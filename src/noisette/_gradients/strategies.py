@@ -15,14 +15,14 @@ from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.loss_adapter import Aim
-from noisette._gradients.state_guard import Calls, Unfit
+from noisette._gradients.loss_adapter import LossAdapter
+from noisette._gradients.state_guard import ModelTracer, StrategyNotApplicable
 from noisette._pytree import Batch, change, mapped_over, rows, size
 
-__all__ = ["Loop", "Vmap", "Way", "buffers_of", "copies_of", "fill", "mapped", "without_checkpoints"]
+__all__ = ["Loop", "Strategy", "Vmap", "buffers_of", "copies_of", "fill", "vmapped", "without_checkpoints"]
 
 
-class Way(Protocol):
+class Strategy(Protocol):
     """One way of computing gradients. It raises RuntimeError where it cannot, or where nothing can."""
 
     def rows(self, batch: Batch, out: Tensor) -> None:
@@ -32,7 +32,7 @@ class Way(Protocol):
 class Vmap:
     """torch.func: the gradient of one example, mapped over the chunk. Isolates examples by construction."""
 
-    def __init__(self, aim: Aim, layout: Layout, calls: Calls) -> None:
+    def __init__(self, aim: LossAdapter, layout: Layout, calls: ModelTracer) -> None:
         self._aim, self._layout, self._calls = aim, layout, calls
 
     def rows(self, batch: Batch, out: Tensor) -> None:
@@ -47,7 +47,7 @@ class Vmap:
             def one(example: Batch) -> Any:
                 return grad(loss)(leaves, buffers, example)
 
-            found = mapped_over(mapped, one, batch)
+            found = mapped_over(vmapped, one, batch)
         for name, part in zip(self._layout.names, self._layout.parts(out), strict=True):
             part.copy_(found[name])
 
@@ -58,7 +58,7 @@ class Loop:
     Each example meets copies of the parameters and buffers, so that whatever the model writes into them is gone.
     """
 
-    def __init__(self, aim: Aim, layout: Layout, calls: Calls) -> None:
+    def __init__(self, aim: LossAdapter, layout: Layout, calls: ModelTracer) -> None:
         self._aim, self._layout, self._calls = aim, layout, calls
 
     def rows(self, batch: Batch, out: Tensor) -> None:
@@ -98,7 +98,7 @@ def _mapping() -> Iterator[None]:
         try:
             yield
         except UserWarning as warning:
-            raise Unfit(str(warning)) from warning
+            raise StrategyNotApplicable(str(warning)) from warning
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def without_checkpoints() -> Iterator[None]:
         del kind.__enter__, kind.__exit__, reentrant.apply
 
 
-def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
+def vmapped(one: Callable[..., Any]) -> Callable[..., Any]:
     """`one` mapped over examples by vmap: it sees a single one, and cannot mix them or know how many there are."""
 
     def seen(*args: Any) -> Any:

@@ -14,14 +14,14 @@ import torch
 
 from noisette import _native
 from noisette._native.reference import allowed
-from noisette._quantization import MOST
+from noisette._quantization import MAX_ROWS
 from noisette.encoders.profiles import ProfileSet
 from noisette.encoders.profiles.base import Array, rank_counts
 
 if TYPE_CHECKING:
     from noisette._native._extension import Layers, Plan
 
-__all__ = ["Kernel", "by_rank", "clipping", "fits", "new_layers"]
+__all__ = ["Kernel", "kernel_supports", "l2_kernel", "new_layers", "rank_kernel"]
 
 _MOST_LEVELS = 1024  # of a profile: more are rounded down to these
 _MOST_KNOTS = 64  # that a profile is chosen by
@@ -47,14 +47,14 @@ class Kernel:
         """
         if self.limit is None:
             raise AssertionError("only what is clipped is summed by products")
-        roundings = 2 + most + -(-MOST // most)
-        limit = self.limit * (1 - 2 * MOST * roundings * 2.0**-53)
+        roundings = 2 + most + -(-MAX_ROWS // most)
+        limit = self.limit * (1 - 2 * MAX_ROWS * roundings * 2.0**-53)
         return _clipping(limit, self.step, self.isa), limit
 
     def rows_sum(self, rows: torch.Tensor) -> torch.Tensor:
         """The encoded sum, float64 (d,), of gradients `rows` (B, d).
 
-        >>> kernel, rows = clipping(radius=1.0, step=2.0**-27), torch.tensor([[0.0, 2.0], [0.5, 0.0]])
+        >>> kernel, rows = l2_kernel(radius=1.0, step=2.0**-27), torch.tensor([[0.0, 2.0], [0.5, 0.0]])
         >>> kernel is None or kernel.rows_sum(rows).round(decimals=6).tolist() == [0.5, 1]
         True
         """
@@ -90,12 +90,12 @@ def new_layers() -> Layers:
     return _native.native.Layers()
 
 
-def fits(rows: torch.Tensor) -> bool:
+def kernel_supports(rows: torch.Tensor) -> bool:
     """Whether the kernel takes this tensor: float32, in the processor's memory."""
     return rows.dtype == torch.float32 and rows.device.type == "cpu"
 
 
-def clipping(radius: float, step: float) -> Kernel | None:
+def l2_kernel(radius: float, step: float) -> Kernel | None:
     """The kernel that clips at an L2 norm of `radius`, to multiples of a `step`."""
     isa = _able(step)
     return _clipping(allowed(radius), step, isa) if isa else None
@@ -106,7 +106,7 @@ def _clipping(limit: float, step: float, isa: str) -> Kernel:
     return Kernel(_native.native.Plan("l2", limit, step), (), limit, step, isa)
 
 
-def by_rank(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Kernel | None:
+def rank_kernel(kind: str, blocks: tuple[ProfileSet, ...], step: float) -> Kernel | None:
     """The kernel that bounds by rank, to multiples of a `step`: `kind` is "ranked" or "snap"."""
     isa = _able(step)
     dims = tuple(block.dim for block in blocks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from noisette._quantization import LONGEST
+from noisette._quantization import MAX_DIM
 
 _MANTISSA_BITS_DROPPED = 17  # of a float32: exponent and 6 bits of mantissa name the bucket
 _BUCKETS = 1 << (32 - 1 - _MANTISSA_BITS_DROPPED)
@@ -26,7 +26,7 @@ def allowed(radius: float) -> float:
 
     The margin covers the rounding of a norm in float64, summed in any order, of `grid.LONGEST` squares.
     """
-    return radius * (1 - 2 * LONGEST * 2.0**-53)
+    return radius * (1 - 2 * MAX_DIM * 2.0**-53)
 
 
 def scaled_norms(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

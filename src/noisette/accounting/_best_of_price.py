@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisette.accounting._pmf import Array, Pmf
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.num_trials import NumTrials
 
-__all__ = ["Sides", "log_ratio", "price", "selected", "worst"]
+__all__ = ["DirectionalDivergences", "best_of_delta", "best_of_divergence", "log_ratio", "pointwise_max"]
 
 _ORDERS = 1500  # values of e that T is bounded with
 _CLOSE = 1e-6  # how far the log of c may lie above its largest value that was seen
@@ -24,7 +24,7 @@ _MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class DirectionalDivergences:
     """When an example is removed and added: the excess of H over that of two equal laws, and how far both reach."""
 
     removal: Callable[[Array], Array]
@@ -51,28 +51,30 @@ def _between(values: Array, step: float, eps: Array) -> Array:
     return np.asarray(values[left] * (1 - weight) + values[left + 1] * weight)
 
 
-def worst(several: Sequence[Sides]) -> Sides:
+def pointwise_max(several: Sequence[DirectionalDivergences]) -> DirectionalDivergences:
     """The pointwise maximum: for examples that are of one of several kinds each."""
-    return Sides(
+    return DirectionalDivergences(
         lambda eps: np.max([sides.removal(eps) for sides in several], axis=0),
         lambda eps: np.max([sides.addition(eps) for sides in several], axis=0),
         max(sides.reach for sides in several),
     )
 
 
-def selected(trials: Trials, losses: Sequence[tuple[Pmf, Pmf]]) -> Sides:
+def best_of_divergence(trials: NumTrials, losses: Sequence[tuple[Pmf, Pmf]]) -> DirectionalDivergences:
     """A search, from what every run that it may make loses when an example is removed, and when one is added.
 
     The curves have to be asked for at all losses of interest at once, ascending: the more, the tighter they are.
     """
     removed, added = _Profile([one for one, _ in losses]), _Profile([one for _, one in losses])
     ratios = log_ratio(trials, removed, added), log_ratio(trials, added, removed)
-    bounds = price(trials, removed, added, ratios[0]), price(trials, added, removed, ratios[1])
-    return Sides(_excess(*bounds), _excess(*bounds[::-1]), max(removed.reach, added.reach) + max(ratios))
+    bounds = best_of_delta(trials, removed, added, ratios[0]), best_of_delta(trials, added, removed, ratios[1])
+    return DirectionalDivergences(
+        _excess(*bounds), _excess(*bounds[::-1]), max(removed.reach, added.reach) + max(ratios)
+    )
 
 
-def price(
-    trials: Trials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array], ratio: float
+def best_of_delta(
+    trials: NumTrials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array], ratio: float
 ) -> Callable[[Array], Array]:
     """The least that is known to hold of delta' at eps >= 0, in the direction of `forward`: m delta(eps - log c).
 
@@ -98,7 +100,7 @@ def _excess(forward: Callable[[Array], Array], opposite: Callable[[Array], Array
     return curve
 
 
-def log_ratio(trials: Trials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array]) -> float:
+def log_ratio(trials: NumTrials, forward: Callable[[Array], Array], opposite: Callable[[Array], Array]) -> float:
     """The log of c, from above. Both profiles take eps >= 0; `forward` is the direction that the price is for.
 
     f'(1 - t) falls in t and T rises, so on a cell [a, b] the ratio is at most f'(1 - a) / f'(1 - T(b)). Cells are cut
@@ -108,9 +110,9 @@ def log_ratio(trials: Trials, forward: Callable[[Array], Array], opposite: Calla
     ends = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, 400)])
     low, high, best = ends[:-1], ends[1:], 0.0
     while True:
-        floors = trials.log_slope(top(high))
-        bounds = trials.log_slope(low) - floors
-        best = max(best, float((trials.log_slope(high) - floors).max()))
+        floors = trials.log_pgf_slope(top(high))
+        bounds = trials.log_pgf_slope(low) - floors
+        best = max(best, float((trials.log_pgf_slope(high) - floors).max()))
         open_ = bounds > best + _CLOSE
         if not open_.any() or 2 * open_.sum() > _MOST_CELLS:
             return max(best + _CLOSE, float(bounds.max()))

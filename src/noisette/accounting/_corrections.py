@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Addition", "deltas_with", "epsilon_with"]
+__all__ = ["Correction", "deltas_after_correction", "epsilon_after_correction"]
 
 _MOST_TRIES = 200
 _OVERSHOT = 1e-7  # relative, of epsilon, so that the search ends on the safe side
@@ -28,25 +28,25 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Addition:
+class Correction:
     """By how much a run differs from the ideal one: a factor e^`shift`, but for a `chance`.
 
-    >>> Addition(0.1) + Addition(0.0, shift=math.log(2))
-    Addition(chance=0.2, shift=0.6931471805599453)
+    >>> Correction(0.1) + Correction(0.0, shift=math.log(2))
+    Correction(chance=0.2, shift=0.6931471805599453)
     """
 
     chance: float = 0.0
     shift: float = 0.0
 
-    def __add__(self, other: Addition) -> Addition:
+    def __add__(self, other: Correction) -> Correction:
         """First this, then the `other`: what the other one scales includes this one's chance."""
-        return Addition(self.chance * math.exp(other.shift) + other.chance, self.shift + other.shift)
+        return Correction(self.chance * math.exp(other.shift) + other.chance, self.shift + other.shift)
 
     def __bool__(self) -> bool:
         return self.chance > 0 or self.shift > 0
 
 
-def deltas_with(addition: Addition, epsilons: Array, ideal: Callable[[Array], Array]) -> Array:
+def deltas_after_correction(addition: Correction, epsilons: Array, ideal: Callable[[Array], Array]) -> Array:
     """The deltas (n,) at `epsilons` (n,), ascending, where `ideal` gives those of the ideal run."""
     if not addition:
         return np.asarray(ideal(epsilons))
@@ -57,14 +57,14 @@ def deltas_with(addition: Addition, epsilons: Array, ideal: Callable[[Array], Ar
     return np.asarray(np.minimum.accumulate(np.minimum(1.0, deltas + extra)))
 
 
-def epsilon_with(addition: Addition, delta: float, epsilon: Callable[[float], float]) -> float:
+def epsilon_after_correction(addition: Correction, delta: float, epsilon: Callable[[float], float]) -> float:
     """The epsilon at `delta`, where `epsilon` gives that of the ideal run; infinite where there is none.
 
     What is found for the ideal run, e, has ``epsilon(left) <= e`` for the delta that is left of `delta` at e, so that
     it holds; it is the least such, but for a part in ten million.
 
-    >>> epsilon_with(Addition(), 1e-5, lambda delta: 2.0), epsilon_with(Addition(1e-5), 1e-5, lambda delta: 2.0)
-    (2.0, inf)
+    >>> [epsilon_after_correction(Correction(cut), 1e-5, lambda delta: 2.0) for cut in (0.0, 1e-5)]
+    [2.0, inf]
     """
     found = epsilon(delta)
     if not addition:

@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from noisette._quantization import LONGEST, Grid
-from noisette.accounting._corrections import Addition
-from noisette.accounting.best_of import Search, Spending
+from noisette._quantization import MAX_DIM, Grid
+from noisette.accounting._corrections import Correction
+from noisette.accounting.best_of import BestOf, Expenditure
 from noisette.mechanism import Mechanism
 from noisette.noise import Noise
 
@@ -70,7 +70,7 @@ def _pieces(law: Noise) -> tuple[Array, Array]:
     """Chances u (n,), falling from 1, of a larger magnitude than x (n,), of a law at scale 1."""
     u = np.concatenate([np.linspace(1.0, 0.5, 65), np.geomspace(0.5, _TAIL, 301)[1:]])
     with np.errstate(all="ignore"):
-        x = np.maximum.accumulate(np.maximum(law._magnitude(u), 0.0))
+        x = np.maximum.accumulate(np.maximum(law._abs_quantile(u), 0.0))
     x[0] = 0.0
     return u, x
 
@@ -84,12 +84,12 @@ def roundings(noise: Noise, grid: Grid) -> Roundings | None:
     >>> found.upto(2.0**-70).largest < 2.0**-31
     True
     """
-    accuracy, scale = noise.accuracy, noise.known_scale
+    accuracy, scale = noise.sampling_error, noise.known_scale
     if accuracy is None:
         return None
-    law, width = noise.replace(scale=1.0), grid.coarse / scale
+    law, width = noise.replace(scale=1.0), grid.release_quantum / scale
     u, x = _pieces(law)
-    end = (grid.reach + grid.bound) / scale  # noise beyond is cut off, and its cell is all that lies beyond
+    end = (grid.clamp + grid.max_sum) / scale  # noise beyond is cut off, and its cell is all that lies beyond
     if x[-1] > end:
         last = int(np.searchsorted(x, end))
         u, x = np.append(u[:last], 0.0), np.append(x[:last], end)
@@ -98,7 +98,9 @@ def roundings(noise: Noise, grid: Grid) -> Roundings | None:
     moved = (accuracy.position + 1) * _ULP * np.maximum(1.0, far + 2 * width)
     with np.errstate(all="ignore"):
         # ... over which lies this mass, and as much where the uniforms' own steps decide; beside that of the cell
-        lost = 2 * moved * np.exp(law._log_prob(np.maximum(near - moved, 0.0))) + 4 * _ULP * law._sf(near) + _DEEP
+        lost = (
+            2 * moved * np.exp(law._log_prob(np.maximum(near - moved, 0.0))) + 4 * _ULP * law._standard_sf(near) + _DEEP
+        )
         parts = [math.ldexp(width, -k) for k in _HALVES]
         cell = np.max([part * np.exp(law._log_prob(far + part)) for part in parts], axis=0)
         kept = accuracy.density * _ULP * (1 + np.abs(law._log_prob(far + width)))
@@ -109,7 +111,7 @@ def roundings(noise: Noise, grid: Grid) -> Roundings | None:
     return Roundings(eta, u, accuracy.together)
 
 
-def addition(spending: Spending, delta: float, epsilon: float) -> Addition | None:
+def addition(spending: Expenditure, delta: float, epsilon: float) -> Correction | None:
     """What floats add to ideal runs of this `epsilon` at `delta`; None where no such bound is known, or none so small.
 
     >>> from noisette.encoders import L2
@@ -122,7 +124,7 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
     paid = [one for one in spending if one.steps]
     drawn = [_drawn(one, failure / (4 * len(paid))) for one in paid]
     every = [part for parts, _ in drawn for part in parts]
-    if not all(_longest(mechanism) <= LONGEST for mechanism, _ in every):
+    if not all(_longest(mechanism) <= MAX_DIM for mechanism, _ in every):
         return None
     total = sum(count for _, count in every)
     square, largest, outside = 0.0, 0.0, sum(chance for _, chance in drawn)
@@ -137,15 +139,15 @@ def addition(spending: Spending, delta: float, epsilon: float) -> Addition | Non
         return None
     unlikely = math.log(1 / failure)
     shift = math.sqrt(2 * square * unlikely) + 2 * largest * unlikely / 3 + square
-    return Addition(failure + outside, shift) if shift < 1 else None
+    return Correction(failure + outside, shift) if shift < 1 else None
 
 
 def _longest(mechanism: Mechanism) -> int:
     """How many coordinates a step has; as many as any may have where that is open and its image the same for all."""
-    return LONGEST if mechanism.encoder.dim is None else mechanism.encoder.dim
+    return MAX_DIM if mechanism.encoder.dim is None else mechanism.encoder.dim
 
 
-def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism, float]], float]:
+def _drawn(one: Mechanism | BestOf, chance: float) -> tuple[list[tuple[Mechanism, float]], float]:
     """Mechanisms and how many coordinates they draw at most, and the chance that there are more.
 
     A search draws those of as many runs as it makes but for a `chance`, or but for an error of its own draws. Its runs
@@ -153,5 +155,5 @@ def _drawn(one: Mechanism | Search, chance: float) -> tuple[list[tuple[Mechanism
     """
     if isinstance(one, Mechanism):
         return [(one, float(one.steps) * _longest(one))], 0.0
-    most = one.trials.most(chance)
+    most = one.trials.quantile_bound(chance)
     return [(piece, most * float(piece.steps) * _longest(piece)) for piece in one.pieces], (chance + one.trials.error)

@@ -9,11 +9,11 @@ from typing import Any
 
 from noisette._spec import Spec, parse, whole
 from noisette.accounting.account import guarantee
-from noisette.accounting.best_of import Search, Spending
+from noisette.accounting.best_of import BestOf, Expenditure
 from noisette.errors import LedgerError, NoisetteError
-from noisette.mechanism import Guarantee, Mechanism, in_order
+from noisette.mechanism import Guarantee, Mechanism, normalize_flags
 
-__all__ = ["FORMAT", "Record", "render"]
+__all__ = ["FORMAT", "Record", "encode_entry"]
 
 FORMAT = "noisette ledger 2"
 FIRST = "0" * 16
@@ -32,50 +32,50 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self.data = ""
-        self.head = FIRST
+        self.population_name = ""
+        self.tip = FIRST
         self.time = ""
         self.size = 0
-        self.cut: int | None = None
-        self._mechanisms: dict[str, Mechanism | Search] = {}
+        self.torn_steps: int | None = None
+        self._mechanisms: dict[str, Mechanism | BestOf] = {}
         self._spent: dict[str, int] = {}
         self._stamps: set[str] = set()
         self._heads: set[str] = set()
         self._plan: dict[str, Any] | None = None
 
-    def spent(self, mechanism: Mechanism | Search) -> int:
+    def spent(self, mechanism: Mechanism | BestOf) -> int:
         """Steps of `mechanism` paid so far; of a search, how often it was paid for."""
         return self._spent.get(mechanism.hash, 0)
 
-    def mechanisms(self) -> Spending:
+    def mechanisms(self) -> Expenditure:
         """All that was spent, as mechanisms with the steps that were paid, and searches as often as they were."""
-        found: list[Mechanism | Search] = []
+        found: list[Mechanism | BestOf] = []
         for name, steps in self._spent.items():
             known = self._mechanisms[name]
-            found += [known] * steps if isinstance(known, Search) else [known.replace(steps=steps)]
+            found += [known] * steps if isinstance(known, BestOf) else [known.replace(steps=steps)]
         return tuple(found)
 
     @property
-    def stamps(self) -> tuple[str, ...]:
+    def flags(self) -> tuple[str, ...]:
         """How the guarantee of what was spent is qualified, because one of its runs was."""
-        return in_order(self._stamps)
+        return normalize_flags(self._stamps)
 
     def guarantee(self, delta: float, accountant: str = "pld", *, examples: int | None = None) -> Guarantee:
         """What all that was spent promises at `delta`."""
-        return guarantee(self.mechanisms(), delta, accountant, examples=examples).stamped(*self.stamps)
+        return guarantee(self.mechanisms(), delta, accountant, examples=examples).with_flags(*self.flags)
 
-    def holds(self, head: str) -> bool:
+    def contains_entry(self, head: str) -> bool:
         """Whether the ledger once ended in the entry `head`: if not, it was cut or exchanged."""
         return head == FIRST or head in self._heads
 
     # -- lines -----------------------------------------------------------------------------------------------------
 
-    def covers(self, name: str, steps: int, stamps: Iterable[str]) -> bool:
+    def plan_allows(self, name: str, steps: int, flags: Iterable[str]) -> bool:
         """Whether the plan in force allows a payment for `steps` steps of the mechanism with the hash `name`."""
         plan = self._plan
-        return plan is not None and plan["hash"] == name and steps <= plan["most"] and set(stamps) <= self._stamps
+        return plan is not None and plan["hash"] == name and steps <= plan["most"] and set(flags) <= self._stamps
 
-    def knows(self, name: str) -> bool:
+    def has_mechanism(self, name: str) -> bool:
         """Whether the text of the mechanism with the hash `name` is in the ledger already."""
         return name in self._mechanisms
 
@@ -99,20 +99,20 @@ class Record:
 
         A crash leaves a payment that nothing was released for, a cut file one that was used: they look the same.
         """
-        before, earlier, line = sum(self._spent.values()), self.cut or 0, tail + b"\n"
+        before, earlier, line = sum(self._spent.values()), self.torn_steps or 0, tail + b"\n"
         try:
-            self.add(line, name, 1 if self.head == FIRST else 0)
+            self.add(line, name, 1 if self.tip == FIRST else 0)
         except LedgerError:
             text = tail.rstrip(b"\0")  # what a file system has set aside and not written
             payment, plan = (text.startswith(start) or start.startswith(text) for start in (_PAYMENT, _PLAN))
-            if self.head == FIRST or text.count(b'"chain": ') > 1 or not (plan or (payment and self._plan)):
+            if self.tip == FIRST or text.count(b'"chain": ') > 1 or not (plan or (payment and self._plan)):
                 raise
             line = b""  # a plan pays nothing
             if payment and self._plan:
                 largest = {"steps": self._plan["most"], "hash": self._plan["hash"], "torn": True, "time": now}
-                line = render(self.head, largest)
+                line = encode_entry(self.tip, largest)
                 self.add(line, name)
-        self.cut = earlier + sum(self._spent.values()) - before
+        self.torn_steps = earlier + sum(self._spent.values()) - before
         return line
 
     def add(self, line: bytes, name: str, number: int = 0) -> None:
@@ -120,41 +120,44 @@ class Record:
         try:
             entry = json.loads(line)
             entry.pop("chain")
-            if render(self.head, entry) != line:  # the text too must be the very one that was written
+            if encode_entry(self.tip, entry) != line:  # the text too must be the very one that was written
                 raise ValueError
             self._admit(entry)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoisetteError):
             raise _unfit(name, number) from None
-        self.head = _chain(self.head, entry)
+        self.tip = _chain(self.tip, entry)
         self.time = str(entry.get("time", ""))
         self.size += len(line)
-        self._heads.add(self.head)
+        self._heads.add(self.tip)
 
     def _admit(self, entry: dict[str, Any]) -> None:
-        if self.head == FIRST:
+        if self.tip == FIRST:
             if entry["format"] != FORMAT or not isinstance(entry["data"], str):
                 raise ValueError
-            self.data = entry["data"]
+            self.population_name = entry["data"]
         elif "most" in entry:
             known = self._mechanisms.get(entry["hash"])
             mechanism = known if known is not None else parse(entry["mechanism"], Spec)
-            if not isinstance(mechanism, Mechanism | Search) or mechanism.hash != entry["hash"]:
+            if not isinstance(mechanism, Mechanism | BestOf) or mechanism.hash != entry["hash"]:
                 raise ValueError
             whole("most", entry["most"], least=1)
             # before there were grids, epsilon was for real numbers only
-            self._stamps |= {*in_order(entry.get("stamps", ())), *(() if entry.get("grid") is True else ("inexact",))}
+            self._stamps |= {
+                *normalize_flags(entry.get("flags", ())),
+                *(() if entry.get("grid") is True else ("inexact",)),
+            }
             self._mechanisms[entry["hash"]] = mechanism
             self._plan = entry
         else:
             steps = whole("steps", entry["steps"], least=1)
-            if not self.covers(entry["hash"], steps, ()):
+            if not self.plan_allows(entry["hash"], steps, ()):
                 raise ValueError
             self._spent[entry["hash"]] = self._spent.get(entry["hash"], 0) + steps
             if entry.get("torn"):
-                self.cut = (self.cut or 0) + steps
+                self.torn_steps = (self.torn_steps or 0) + steps
 
 
-def render(head: str, entry: dict[str, Any]) -> bytes:
+def encode_entry(head: str, entry: dict[str, Any]) -> bytes:
     """The line for `entry` behind the entry `head`."""
     return json.dumps({**entry, "chain": _chain(head, entry)}).encode() + b"\n"
 

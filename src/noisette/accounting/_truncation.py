@@ -13,12 +13,20 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from noisette.accounting.best_of import Search, Spending
+from noisette.accounting.best_of import BestOf, Expenditure
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
 from noisette.sampling import Poisson
 
-__all__ = ["Exchange", "chance_of_a_cut", "cut_chance", "exchanges", "largest_batch", "refuse_cut", "uncut"]
+__all__ = [
+    "Exchange",
+    "exchanges",
+    "min_max_batch",
+    "reject_truncation",
+    "step_truncation_probability",
+    "truncation_probability",
+    "untruncated",
+]
 
 _UP = 1 + 1e-9  # beyond the error of the tail in floats
 _LEAST = 1e-300  # what a float can no longer tell counts as this much
@@ -27,17 +35,18 @@ _FIRST, _MOST = 1.001, 1.03  # between the rates of a range of numbers of units
 _ALL = 1 - 1e-9
 
 
-def cut_chance(sampling: Poisson, size: int = 1) -> float:
+def step_truncation_probability(sampling: Poisson, size: int = 1) -> float:
     """The chance that one batch is cut, from above: of a data set with `size` units more than `units`, the neighbour.
 
-    >>> cut_chance(Poisson(0.01)), cut_chance(Poisson(0.01, most=61, units=60))
+    >>> chance = step_truncation_probability
+    >>> chance(Poisson(0.01)), chance(Poisson(0.01, max_batch=61, population=60))
     (0.0, 0.0)
-    >>> round(cut_chance(Poisson(0.5, most=2, units=2)), 6)  # three of three
+    >>> round(step_truncation_probability(Poisson(0.5, max_batch=2, population=2)), 6)  # three of three
     0.125
     """
-    if sampling.most is None or sampling.units is None:
+    if sampling.max_batch is None or sampling.population is None:
         return 0.0
-    return _tail(sampling.most, sampling.units + size - 1, sampling.rate)
+    return _tail(sampling.max_batch, sampling.population + size - 1, sampling.rate)
 
 
 def _tail(most: int, units: int, rate: float) -> float:
@@ -47,7 +56,7 @@ def _tail(most: int, units: int, rate: float) -> float:
     return min(1.0, max(_LEAST, _UP * float(betainc(most + 1, units - most + 1, rate)))) if most <= units else 0.0
 
 
-def chance_of_a_cut(spending: Spending, size: int = 1) -> float:
+def truncation_probability(spending: Expenditure, size: int = 1) -> float:
     """The chance that any batch of all steps of `spending` is cut, from above, with `size` units more.
 
     Of a search, that any batch of any of its runs or scores is: so many runs as there are on average, each of the kind
@@ -55,26 +64,26 @@ def chance_of_a_cut(spending: Spending, size: int = 1) -> float:
 
     >>> from noisette.encoders import L2
     >>> from noisette.noise import Gaussian
-    >>> from noisette.accounting.num_trials import PoissonTrials
-    >>> run = Mechanism(L2(dim=9), Gaussian(1.0), sampling=Poisson(0.5, most=2, units=2), steps=1)
-    >>> round(chance_of_a_cut((Search((run,), PoissonTrials(4)),)), 6)
+    >>> from noisette.accounting.num_trials import PoissonNumTrials
+    >>> run = Mechanism(L2(dim=9), Gaussian(1.0), sampling=Poisson(0.5, max_batch=2, population=2), steps=1)
+    >>> round(truncation_probability((BestOf((run,), PoissonNumTrials(4)),)), 6)
     0.5
     """
     return sum(_chance(one, size) for one in spending)
 
 
-def _chance(one: Mechanism | Search, size: int) -> float:
+def _chance(one: Mechanism | BestOf, size: int) -> float:
     if isinstance(one, Mechanism):
-        return one.steps * cut_chance(one.sampling, size)
+        return one.steps * step_truncation_probability(one.sampling, size)
     score = 0.0 if one.score is None else _chance(one.score, size)
     return one.trials.mean * (max(_chance(run, size) for run in one.runs) + score)
 
 
-def uncut(spending: Spending) -> Spending:
+def untruncated(spending: Expenditure) -> Expenditure:
     """The same with batches as large as they come out, of whatever is drawn: what an accountant knows."""
     return tuple(
         one.replace(runs=tuple(map(_plain, one.runs)), score=None if one.score is None else _plain(one.score))
-        if isinstance(one, Search)
+        if isinstance(one, BestOf)
         else _plain(one)
         for one in spending
     )
@@ -99,18 +108,18 @@ def exchanges(sampling: Poisson) -> tuple[Exchange, ...]:
     Of n others `most` or more are drawn with a chance that rises with n, and then the rate falls with n: every range of
     n has the chance of its end and the rate of its start. Ranges are short, in terms of the rate, near `units`.
 
-    >>> [(round(one.chance, 4), round(one.rate, 4)) for one in exchanges(Poisson(0.5, most=2, units=2))]
+    >>> [(round(one.chance, 4), round(one.rate, 4)) for one in exchanges(Poisson(0.5, max_batch=2, population=2))]
     [(0.25, 0.3333)]
     """
-    if sampling.most is None or sampling.units is None:
+    if sampling.max_batch is None or sampling.population is None:
         return ()
     found: list[Exchange] = []
-    top, factor = sampling.units, _FIRST
-    highest = _UP * sampling.rate * sampling.most / (sampling.most + 1)
-    while top >= sampling.most:
-        limit = min(highest, factor * _exchange_rate(sampling.most, top, sampling.rate, highest))
-        low = sampling.most if limit >= highest else _fewest(sampling.most, top, sampling.rate, limit)
-        chance = _tail(sampling.most - 1, top - 1, sampling.rate)
+    top, factor = sampling.population, _FIRST
+    highest = _UP * sampling.rate * sampling.max_batch / (sampling.max_batch + 1)
+    while top >= sampling.max_batch:
+        limit = min(highest, factor * _exchange_rate(sampling.max_batch, top, sampling.rate, highest))
+        low = sampling.max_batch if limit >= highest else _fewest(sampling.max_batch, top, sampling.rate, limit)
+        chance = _tail(sampling.max_batch - 1, top - 1, sampling.rate)
         if found and chance > _ALL * found[-1].chance:  # as likely at a higher rate: this one holds for both
             chance = found.pop().chance
         found.append(Exchange(chance, limit))
@@ -136,18 +145,18 @@ def _fewest(most: int, top: int, rate: float, limit: float) -> int:
     return top
 
 
-def refuse_cut(mechanism: Mechanism) -> None:
+def reject_truncation(mechanism: Mechanism) -> None:
     """Raise where somebody asks an accountant directly, who would leave the cut out."""
-    if mechanism.sampling.most is not None:
+    if mechanism.sampling.max_batch is not None:
         raise Unaccountable(
             "Renyi divergences of one step do not tell what it costs to cut batches.", hint="ask guarantee"
         )
 
 
-def largest_batch(rate: float, units: int, steps: int, epsilon: float, delta: float) -> int:
+def min_max_batch(rate: float, units: int, steps: int, epsilon: float, delta: float) -> int:
     """The least `most` for which cutting `steps` batches of `units` units costs at most `delta`, at `epsilon`.
 
-    >>> largest_batch(0.01, units=60000, steps=1000, epsilon=3.0, delta=1e-7)
+    >>> min_max_batch(0.01, units=60000, steps=1000, epsilon=3.0, delta=1e-7)
     773
     """
     allowed = delta / (steps * (1 + math.exp(epsilon)))

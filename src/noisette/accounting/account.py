@@ -9,13 +9,13 @@ from typing import cast
 
 from noisette._spec import positive, whole
 from noisette.accounting import _float_error, base
-from noisette.accounting._corrections import Addition, epsilon_with
-from noisette.accounting._truncation import chance_of_a_cut, uncut
-from noisette.accounting.best_of import Search, Spending, as_spending, pieces_of
+from noisette.accounting._corrections import Correction, epsilon_after_correction
+from noisette.accounting._truncation import truncation_probability, untruncated
+from noisette.accounting.best_of import BestOf, Expenditure, component_mechanisms, to_expenditure
 from noisette.accounting.pld import privacy_losses
 from noisette.accounting.pure import pure_epsilon, refuse_unbounded
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, hash_of, unit_of
+from noisette.mechanism import ADJACENCY, COVERED, REAL, Guarantee, Mechanism, Mechanisms, mechanisms_hash, privacy_unit
 from noisette.sampling import EXAMPLE
 
 __all__ = ["check_delta", "epsilon", "epsilon_as_run", "guarantee", "guarantees"]
@@ -39,21 +39,21 @@ def check_delta(delta: float, examples: int | None = None, of: str = EXAMPLE) ->
     return value
 
 
-def epsilon(mechanisms: Spending, delta: float, accountant: str = "pld") -> float:
+def epsilon(mechanisms: Expenditure, delta: float, accountant: str = "pld") -> float:
     """The epsilon of mechanisms, infinite where it is above what floats can hold or cannot be told."""
     return epsilon_as_run(mechanisms, delta, *_asked(mechanisms, accountant))[0]
 
 
-def _asked(mechanisms: Spending, accountant: str) -> tuple[Callable[[float], float], Addition]:
+def _asked(mechanisms: Expenditure, accountant: str) -> tuple[Callable[[float], float], Correction]:
     """The epsilon of ideal runs at any delta, by an accountant, and what it leaves out."""
     knows = base.known(accountant).cuts
-    told, left_out = (mechanisms, 0.0) if knows else (uncut(mechanisms), chance_of_a_cut(mechanisms))
+    told, left_out = (mechanisms, 0.0) if knows else (untruncated(mechanisms), truncation_probability(mechanisms))
     chosen, given = base.accountant(accountant, told), cast("Mechanisms", told)  # with searches if it takes them
-    return lambda left: chosen.epsilon(given, left), Addition(left_out)
+    return lambda left: chosen.epsilon(given, left), Correction(left_out)
 
 
 def epsilon_as_run(
-    mechanisms: Spending, delta: float, asked: Callable[[float], float], left_out: Addition, size: int = 1
+    mechanisms: Expenditure, delta: float, asked: Callable[[float], float], left_out: Correction, size: int = 1
 ) -> tuple[float, float | None]:
     """The epsilon of mechanisms as they are run, for `size` examples at once, and how much of it is for floats.
 
@@ -68,16 +68,16 @@ def epsilon_as_run(
         # where there is no delta, or what is asked cannot tell, the largest loss that any outcome has holds too
         return found if found < math.inf else size * pure_epsilon(mechanisms)
 
-    real = epsilon_with(left_out, delta, ideal) if delta > 0 else ideal(0.0)
+    real = epsilon_after_correction(left_out, delta, ideal) if delta > 0 else ideal(0.0)
     if not 0 <= real < math.inf:
         return math.inf, None
     floats = _float_error.addition(mechanisms, delta, real) if delta > 0 else None  # which floats take a share of
-    value = math.inf if floats is None else epsilon_with(left_out + floats, delta, ideal)
+    value = math.inf if floats is None else epsilon_after_correction(left_out + floats, delta, ideal)
     return (value, max(0.0, value - real)) if value < math.inf else (real, None)
 
 
 def guarantee(
-    mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
+    mechanisms: Mechanism | BestOf | Sequence[Mechanism | BestOf],
     delta: float,
     accountant: str = "pld",
     *,
@@ -98,8 +98,8 @@ def guarantee(
     >>> print(guarantee(Mechanism(L2(dim=9), Gaussian(scale=1.1), rate=256 / 60000, steps=14062), delta=1e-5))
     epsilon = 2.382 at delta = 1e-05
     """
-    spending = as_spending(mechanisms)
-    delta = check_delta(delta, examples, unit_of(pieces_of(spending)))
+    spending = to_expenditure(mechanisms)
+    delta = check_delta(delta, examples, privacy_unit(component_mechanisms(spending)))
     return _promise(spending, *epsilon_as_run(spending, delta, *_asked(spending, accountant)), delta, accountant)
 
 
@@ -116,27 +116,27 @@ def guarantees(
     >>> [f"{promise.epsilon:.3f}" for promise in found.values()]
     ['0.550', '0.721', '0.858']
     """
-    delta = check_delta(delta, examples, mechanism.sampling.of)
+    delta = check_delta(delta, examples, mechanism.sampling.unit)
     left, found = sorted({whole("steps", count, least=1) for count in steps}), {}
     while left:
         near = [count for count in left if count <= _NEAR * left[0]]
         for count, losses in zip(near, privacy_losses(mechanism, near), strict=True):
             spent = (mechanism.replace(steps=count),)
-            found[count] = _promise(spent, *epsilon_as_run(spent, delta, losses.epsilon, Addition()), delta, "pld")
+            found[count] = _promise(spent, *epsilon_as_run(spent, delta, losses.epsilon, Correction()), delta, "pld")
         left = left[len(near) :]
     return found
 
 
-def _promise(mechanisms: Spending, value: float, floats: float | None, delta: float, accountant: str) -> Guarantee:
+def _promise(mechanisms: Expenditure, value: float, floats: float | None, delta: float, accountant: str) -> Guarantee:
     if not 0 <= value < math.inf:
         if delta == 0:
             for one in mechanisms:
-                first = one.pieces[0] if isinstance(one, Search) else one
-                refuse_unbounded(first.noise, one.trials if isinstance(one, Search) else None)
-        cut = chance_of_a_cut(mechanisms) > 0 and epsilon(uncut(mechanisms), delta, accountant) < math.inf
+                first = one.pieces[0] if isinstance(one, BestOf) else one
+                refuse_unbounded(first.noise, one.trials if isinstance(one, BestOf) else None)
+        cut = truncation_probability(mechanisms) > 0 and epsilon(untruncated(mechanisms), delta, accountant) < math.inf
         raise Unaccountable(
             f"no finite epsilon could be shown at delta = {delta:g}.",
-            hint="batches are cut too often: raise most, or take the accountant pld"
+            hint="batches are cut too often: raise max_batch, or take the accountant pld"
             if cut
             else "the noise is far too small for this many steps, or delta too small: raise the scale",
         )
@@ -144,12 +144,12 @@ def _promise(mechanisms: Spending, value: float, floats: float | None, delta: fl
         epsilon=value,
         delta=delta,
         accountant=accountant,
-        kind="bound" if all(piece.noise.certified for piece in pieces_of(mechanisms)) else "estimate",
-        mechanism_hash=hash_of(mechanisms),
-        basis=base.known(accountant).basis(cast("Mechanisms", mechanisms))
+        kind="bound" if all(piece.noise.certified for piece in component_mechanisms(mechanisms)) else "estimate",
+        mechanism_hash=mechanisms_hash(mechanisms),
+        basis=base.known(accountant).bound_method(cast("Mechanisms", mechanisms))
         if delta > 0
         else "largest loss of any outcome",
-        adjacency=ADJACENCY[unit_of(pieces_of(mechanisms))],
+        adjacency=ADJACENCY[privacy_unit(component_mechanisms(mechanisms))],
         arithmetic=REAL if floats is None else COVERED,
         arithmetic_epsilon=floats or 0.0,
     )

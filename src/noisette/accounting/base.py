@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from noisette._spec import named
-from noisette.accounting.best_of import Search, Spending, pieces_of
+from noisette.accounting.best_of import BestOf, Expenditure, component_mechanisms
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism, Mechanisms
 
@@ -17,7 +17,7 @@ class Accountant(ABC):
     """A bound on epsilon, computed from mechanisms alone.
 
     `name` is what the command line and guarantees call it. Accountants hold nothing: two of one class are the same.
-    `searches` says that it takes a `Search` among the mechanisms; an accountant that does not is never given one.
+    `searches` says that it takes a `BestOf` among the mechanisms; an accountant that does not is never given one.
     `cuts` says that it takes mechanisms whose batches are cut; else it is asked for uncut ones, and
     `noisette.accounting._truncation` adds what the cut costs at most, which is more.
 
@@ -25,7 +25,7 @@ class Accountant(ABC):
     """
 
     name: ClassVar[str]
-    searches: ClassVar[bool] = False
+    supports_best_of: ClassVar[bool] = False
     cuts: ClassVar[bool] = False
 
     def supports(self, mechanism: Mechanism) -> bool:
@@ -33,7 +33,7 @@ class Accountant(ABC):
 
         By default that is so for every profile, and for a ball where the noise looks the same from all sides.
         """
-        return (self.cuts or mechanism.sampling.most is None) and (
+        return (self.cuts or mechanism.sampling.max_batch is None) and (
             mechanism.noise.rotation_invariant or bool(mechanism.encoder.image.profiles)
         )
 
@@ -42,7 +42,7 @@ class Accountant(ABC):
         """The epsilon at `delta` of mechanisms with at least one step, NaN or infinite where none can be told."""
 
     @abstractmethod
-    def basis(self, mechanisms: Mechanisms) -> str:
+    def bound_method(self, mechanisms: Mechanisms) -> str:
         """How their images were bounded, in a few words."""
 
 
@@ -55,7 +55,7 @@ def accountants() -> dict[str, Accountant]:
     return named(Accountant)
 
 
-def accountant(name: str, mechanisms: Spending) -> Accountant:
+def accountant(name: str, mechanisms: Expenditure) -> Accountant:
     """The accountant called `name`, if it can account for each of `mechanisms`.
 
     >>> accountant("moments", ())
@@ -82,5 +82,7 @@ def known(name: str) -> Accountant:
     return accountants()[name]
 
 
-def _supports(one: Accountant, thing: Mechanism | Search) -> bool:
-    return (one.searches or isinstance(thing, Mechanism)) and all(map(one.supports, pieces_of((thing,))))
+def _supports(one: Accountant, thing: Mechanism | BestOf) -> bool:
+    return (one.supports_best_of or isinstance(thing, Mechanism)) and all(
+        map(one.supports, component_mechanisms((thing,)))
+    )

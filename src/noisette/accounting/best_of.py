@@ -1,4 +1,4 @@
-"""The `Search`: the one frozen value that decides the epsilon of choosing the best of several runs."""
+"""The `BestOf`: the one frozen value that decides the epsilon of choosing the best of several runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from noisette._spec import Spec, entries
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.num_trials import NumTrials
 from noisette.errors import InvalidInput
-from noisette.mechanism import Mechanism, hash_of
+from noisette.mechanism import Mechanism, mechanisms_hash
 
-__all__ = ["Search", "Spending", "as_spending", "pieces_of"]
+__all__ = ["BestOf", "Expenditure", "component_mechanisms", "to_expenditure"]
 
 
 @final
 @dataclass(frozen=True)
-class Search(Spec):
+class BestOf(Spec):
     """Draw a number K from the law `trials`; make K runs, each by one of the mechanisms `runs`; keep the best.
 
     Which of `runs` a run has is drawn independently of the data and of the other runs. A run is chosen by its score,
@@ -25,14 +25,14 @@ class Search(Spec):
 
     >>> from noisette.encoders import L2
     >>> from noisette.noise import Gaussian
-    >>> from noisette.accounting.num_trials import GeometricTrials
+    >>> from noisette.accounting.num_trials import GeometricNumTrials
     >>> mechanism = Mechanism(L2(dim=9), Gaussian(scale=9.0), rate=0.1, steps=100)
-    >>> Search((mechanism,), GeometricTrials(10)).steps
+    >>> BestOf((mechanism,), GeometricNumTrials(10)).steps
     1
     """
 
     runs: tuple[Mechanism, ...]
-    trials: Trials
+    trials: NumTrials
     score: Mechanism | None = None
 
     steps: ClassVar[int] = 1  # a search is paid for at once
@@ -41,8 +41,8 @@ class Search(Spec):
         runs = entries("runs", self.runs)
         if not runs or not all(isinstance(run, Mechanism) for run in runs):
             raise InvalidInput("runs are not mechanisms.", hint="give a tuple of one mechanism or more")
-        if not isinstance(self.trials, Trials):
-            raise InvalidInput("trials is not a law.", hint="write for example LogarithmicTrials(20)")
+        if not isinstance(self.trials, NumTrials):
+            raise InvalidInput("trials is not a law.", hint="write for example LogarithmicNumTrials(20)")
         if self.score is not None and not isinstance(self.score, Mechanism):
             raise InvalidInput("score is not a mechanism.", hint="leave it out where scores are public")
         self._set(runs=tuple(dict.fromkeys(runs)))
@@ -59,18 +59,18 @@ class Search(Spec):
     @property
     def hash(self) -> str:
         """A name for exactly this value: SHA-256 of its canonical form, 16 hex digits."""
-        return hash_of((self,))
+        return mechanisms_hash((self,))
 
 
-Spending = tuple[Mechanism | Search, ...]
+Expenditure = tuple[Mechanism | BestOf, ...]
 """All that was spent on some people, or is going to be."""
 
 
-def as_spending(things: Mechanism | Search | Sequence[Mechanism | Search]) -> Spending:
+def to_expenditure(things: Mechanism | BestOf | Sequence[Mechanism | BestOf]) -> Expenditure:
     """One mechanism or search, or several, as a tuple."""
-    return (things,) if isinstance(things, Mechanism | Search) else tuple(things)
+    return (things,) if isinstance(things, Mechanism | BestOf) else tuple(things)
 
 
-def pieces_of(spending: Sequence[Mechanism | Search]) -> tuple[Mechanism, ...]:
+def component_mechanisms(spending: Sequence[Mechanism | BestOf]) -> tuple[Mechanism, ...]:
     """Every mechanism in `spending`, those of its searches included."""
-    return tuple(piece for one in spending for piece in (one.pieces if isinstance(one, Search) else (one,)))
+    return tuple(piece for one in spending for piece in (one.pieces if isinstance(one, BestOf) else (one,)))

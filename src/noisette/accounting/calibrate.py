@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from noisette._spec import positive
 from noisette.accounting._pmf import LARGEST_LOSS
 from noisette.accounting.account import check_delta, epsilon
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import NumTrials
 from noisette.accounting.pure import refuse_unbounded
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Mechanism
@@ -31,7 +31,7 @@ def calibrate(
     field: str = "scale",
     accountant: str = "pld",
     examples: int | None = None,
-    trials: Trials | None = None,
+    trials: NumTrials | None = None,
 ) -> Mechanism:
     """A copy of `mechanism` whose `field` ("scale", "steps" or "rate") makes it spend at most `epsilon` at `delta`.
 
@@ -62,13 +62,13 @@ class _Problem:
     target: float
     delta: float
     accountant: str
-    trials: Trials | None
+    trials: NumTrials | None
 
     def with_scale(self, scale: float) -> Mechanism:
         return self.mechanism.replace(noise=self.mechanism.noise.replace(scale=scale))
 
     def spent(self, mechanism: Mechanism) -> float:
-        spent = mechanism if self.trials is None or mechanism.steps == 0 else Search((mechanism,), self.trials)
+        spent = mechanism if self.trials is None or mechanism.steps == 0 else BestOf((mechanism,), self.trials)
         return epsilon((spent,), self.delta, self.accountant)
 
 

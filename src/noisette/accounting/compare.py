@@ -32,7 +32,7 @@ class Row:
 
     `noise` is its text, `law` the same without the scale. `l1` is the mean absolute error, or the median absolute one
     where the mean is infinite; `l2` and `std` are the root mean square (None where infinite); `effective_sigma` is
-    I^(-1/2), what an ideal denoiser of small shifts leaves. `stamps` qualify the epsilon that it was calibrated to.
+    I^(-1/2), what an ideal denoiser of small shifts leaves. `flags` qualify the epsilon that it was calibrated to.
     """
 
     noise: str
@@ -43,11 +43,11 @@ class Row:
     l2: float | None
     effective_sigma: float | None
     median: bool
-    stamps: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return asdict(self) | {"stamps": list(self.stamps)}
+        return asdict(self) | {"flags": list(self.flags)}
 
 
 def compare(
@@ -77,7 +77,7 @@ def _row(noise: Noise) -> Row:
         l2=std,
         effective_sigma=1 / math.sqrt(fisher) if math.isfinite(fisher) else None,
         median=median,
-        stamps=() if noise.certified else ("estimate",),
+        flags=() if noise.certified else ("estimate",),
     )
 
 

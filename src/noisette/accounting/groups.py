@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._spec import whole
-from noisette.accounting._corrections import Addition
+from noisette.accounting._corrections import Correction
 from noisette.accounting._pmf import LARGEST_LOSS
-from noisette.accounting._truncation import chance_of_a_cut, uncut
+from noisette.accounting._truncation import truncation_probability, untruncated
 from noisette.accounting.account import check_delta, epsilon_as_run, guarantee
-from noisette.accounting.best_of import Search, Spending, as_spending
+from noisette.accounting.best_of import BestOf, Expenditure, to_expenditure
 from noisette.accounting.pld import privacy_loss
 from noisette.accounting.rdp import Rdp, epsilon_tighter, renyi
 from noisette.mechanism import COVERED, Mechanism
@@ -35,7 +35,7 @@ _MOST = 600.0  # of an epsilon whose exponential is a float
 _TAILS = tuple(10.0**-power for power in range(6, 60, 2))
 
 
-def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], size: int, delta: float) -> float:
+def group_epsilon(mechanisms: Mechanism | BestOf | Sequence[Mechanism | BestOf], size: int, delta: float) -> float:
     """An epsilon at `delta` for adding or removing `size` examples at once, or units; infinite where none is known.
 
     Where that of one example covers floats this one does too, and counts as not known where it cannot.
@@ -46,9 +46,9 @@ def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     >>> round(group_epsilon(mechanism, 3, 1e-5), 2)  # 2.44 in truth, as for one example at the scale 5 / 3
     2.45
     """
-    spending, size = as_spending(mechanisms), whole("size", size, least=1)
-    plain = uncut(spending)
-    left_out = Addition(chance_of_a_cut(spending, size))
+    spending, size = to_expenditure(mechanisms), whole("size", size, least=1)
+    plain = untruncated(spending)
+    left_out = Correction(truncation_probability(spending, size))
     value, floats = epsilon_as_run(
         spending, check_delta(delta), lambda left: _epsilon(plain, size, left), left_out, size
     )
@@ -57,7 +57,7 @@ def group_epsilon(mechanisms: Mechanism | Search | Sequence[Mechanism | Search],
     return value
 
 
-def _epsilon(plain: Spending, size: int, delta: float) -> float:
+def _epsilon(plain: Expenditure, size: int, delta: float) -> float:
     powers = _powers(plain, size)
     # between two levels, the power of the upper one; below the lowest that of the lowest
     if powers[0] > delta:
@@ -68,7 +68,7 @@ def _epsilon(plain: Spending, size: int, delta: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _powers(plain: Spending, size: int) -> Array:
+def _powers(plain: Expenditure, size: int) -> Array:
     """The largest power of a test of each level, for `size` examples."""
     epsilons, deltas = _pairs(plain)
     powers = _LEVELS
@@ -83,7 +83,7 @@ def _powers(plain: Spending, size: int) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _pairs(plain: Spending) -> tuple[Array, Array]:
+def _pairs(plain: Expenditure) -> tuple[Array, Array]:
     """Pairs of epsilon and delta that hold of one example: of its losses, and of moments far out, where these end."""
     losses = privacy_loss(plain)
     never = float(losses.delta(np.array(LARGEST_LOSS)))

@@ -15,10 +15,10 @@ from typing import Any, Self
 from noisette._locks import hold, let_go, only_append
 from noisette._regular import NotRegular, descriptor
 from noisette._spec import whole
-from noisette.accounting._ledger_format import FORMAT, Record, render
-from noisette.accounting.best_of import Search, pieces_of
+from noisette.accounting._ledger_format import FORMAT, Record, encode_entry
+from noisette.accounting.best_of import BestOf, component_mechanisms
 from noisette.errors import InvalidInput, LedgerError
-from noisette.mechanism import Mechanism, in_order, unit_of
+from noisette.mechanism import Mechanism, normalize_flags, privacy_unit
 
 __all__ = ["Ledger", "read_ledger"]
 
@@ -91,13 +91,13 @@ class Ledger(Record):
 
     # -- spending --------------------------------------------------------------------------------------------------
 
-    def spend(self, mechanism: Mechanism | Search, steps: int = 1, *, stamps: Iterable[str] = ()) -> None:
+    def spend(self, mechanism: Mechanism | BestOf, steps: int = 1, *, flags: Iterable[str] = ()) -> None:
         """Pay for `steps` steps of `mechanism`, or for a whole search; they are on disk when this returns.
 
-        `stamps` qualify the run that spends, and from now on the guarantee of the ledger.
+        `flags` qualify the run that spends, and from now on the guarantee of the ledger.
         """
-        steps, marks, name = whole("steps", steps, least=1), in_order(stamps), mechanism.hash
-        for piece in pieces_of((mechanism,)):
+        steps, marks, name = whole("steps", steps, least=1), normalize_flags(flags), mechanism.hash
+        for piece in component_mechanisms((mechanism,)):
             _ = piece.noise.known_scale, piece.encoder.known_dim  # what is open cannot be paid for
         self.check(mechanism)
         with self._one_at_a_time:
@@ -105,22 +105,23 @@ class Ledger(Record):
                 mechanism.replace(steps=self.spent(mechanism) + steps)  # or nobody could read off what was spent
             self._pay(mechanism, name, steps, marks)
 
-    def check(self, mechanism: Mechanism | Search) -> None:
+    def check(self, mechanism: Mechanism | BestOf) -> None:
         """Raise where `mechanism` is for units and what was spent so far for examples, or the other way round."""
-        of, before = unit_of(pieces_of((mechanism,))), pieces_of(self.mechanisms())
-        if before and unit_of(before) != of:
+        of, before = privacy_unit(component_mechanisms((mechanism,))), component_mechanisms(self.mechanisms())
+        if before and privacy_unit(before) != of:
             raise LedgerError(
-                f"the ledger {self.path} counts what is spent on every {unit_of(before)}, and this is for every {of}: "
+                f"the ledger {self.path} counts what is spent on every {privacy_unit(before)}, and this is for every "
+                f"{of}: "
                 "the two do not add up.",
                 hint="keep a ledger for each, under another path (--ledger)",
             )
 
-    def _pay(self, mechanism: Mechanism | Search, name: str, steps: int, marks: tuple[str, ...]) -> None:
-        if not self.covers(name, steps, marks):
+    def _pay(self, mechanism: Mechanism | BestOf, name: str, steps: int, marks: tuple[str, ...]) -> None:
+        if not self.plan_allows(name, steps, marks):
             plan: dict[str, Any] = {"most": steps, "hash": name, "grid": True}
             if marks:
-                plan["stamps"] = list(marks)
-            if not self.knows(name):
+                plan["flags"] = list(marks)
+            if not self.has_mechanism(name):
                 plan["mechanism"] = repr(mechanism)
             self._append(plan)
         self._append({"steps": steps, "hash": name})
@@ -129,7 +130,7 @@ class Ledger(Record):
 
     def _append(self, entry: dict[str, Any]) -> None:
         self._check_place()
-        line = render(self.head, {**entry, "time": _now()})
+        line = encode_entry(self.tip, {**entry, "time": _now()})
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, "no space left on device")
@@ -161,7 +162,7 @@ class Ledger(Record):
         if not isinstance(data, str):
             raise InvalidInput("a new ledger needs the name of its people.", hint="give data='...', any public name")
         # the id tells apart two ledgers of the same second, so that one cannot stand in for the other
-        line = render(self.head, {"format": FORMAT, "data": data, "id": _identity(), "time": _now()})
+        line = encode_entry(self.tip, {"format": FORMAT, "data": data, "id": _identity(), "time": _now()})
         beside = self._place.with_name(f"{self._place.name}.{os.getpid()}.new")
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
@@ -199,10 +200,10 @@ class Ledger(Record):
             )
 
     def _check_data(self, data: str | None) -> None:
-        if data is not None and data != self.data:
+        if data is not None and data != self.population_name:
             raise LedgerError(
-                f"the ledger {self.path} belongs to the people {self.data!r}, not {data!r}.",
-                hint=f"if they are the same people, call them {self.data!r} (--people, or data=); "
+                f"the ledger {self.path} belongs to the people {self.population_name!r}, not {data!r}.",
+                hint=f"if they are the same people, call them {self.population_name!r} (--people, or data=); "
                 "two ledgers of the same people would each count too little",
             )
 

@@ -19,7 +19,15 @@ from noisette._spec import Spec, real, registered
 from noisette.errors import InvalidInput
 from noisette.random import Generator
 
-__all__ = ["MOST_TRIALS", "GeometricTrials", "LogarithmicTrials", "PoissonTrials", "Trials", "laws", "trials_of"]
+__all__ = [
+    "MOST_TRIALS",
+    "GeometricNumTrials",
+    "LogarithmicNumTrials",
+    "NumTrials",
+    "PoissonNumTrials",
+    "num_trials_from_name",
+    "trial_distributions",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -32,7 +40,7 @@ MOST_TRIALS = 10_000
 
 
 @dataclass(frozen=True)
-class Trials(Spec):
+class NumTrials(Spec):
     """A law of K with a `mean` of at least 1; `name` is what the command line calls it."""
 
     mean: float
@@ -48,7 +56,7 @@ class Trials(Spec):
         self._set(mean=mean)
 
     @abstractmethod
-    def log_slope(self, t: Array) -> Array:
+    def log_pgf_slope(self, t: Array) -> Array:
         """Log of f'(1 - t) / f'(1) at every t in [0, 1]: 0 at 0, and falling."""
 
     @abstractmethod
@@ -61,22 +69,22 @@ class Trials(Spec):
         """The distance in total variation of what is drawn, in floats, from the law; from above."""
 
     @abstractmethod
-    def most(self, chance: float) -> int:
+    def quantile_bound(self, chance: float) -> int:
         """A number that K exceeds with at most this `chance`."""
 
 
 @final
 @dataclass(frozen=True)
-class GeometricTrials(Trials):
+class GeometricNumTrials(NumTrials):
     """P(K = k) = p (1 - p)^(k - 1) for k >= 1, with p = 1 / mean.
 
-    >>> GeometricTrials(10).log_slope(np.array([0.5, 1.0])).round(3).tolist()
+    >>> GeometricNumTrials(10).log_pgf_slope(np.array([0.5, 1.0])).round(3).tolist()
     [-3.409, -4.605]
     """
 
     name: ClassVar[str] = "geometric"
 
-    def log_slope(self, t: Array) -> Array:
+    def log_pgf_slope(self, t: Array) -> Array:
         return np.asarray(-2 * np.log1p((self.mean - 1) * t))
 
     @property
@@ -91,16 +99,16 @@ class GeometricTrials(Trials):
     def error(self) -> float:
         return self.mean * _ROUNDED
 
-    def most(self, chance: float) -> int:
+    def quantile_bound(self, chance: float) -> int:
         return max(1, math.ceil(math.log(chance) / self._log))
 
 
 @final
 @dataclass(frozen=True)
-class LogarithmicTrials(Trials):
+class LogarithmicNumTrials(NumTrials):
     """P(K = k) proportional to (1 - p)^k / k for k >= 1: a cheaper search, more often of one run and of very many.
 
-    >>> LogarithmicTrials(10).log_slope(np.array([1.0])).round(3).tolist()
+    >>> LogarithmicNumTrials(10).log_pgf_slope(np.array([1.0])).round(3).tolist()
     [-3.615]
     """
 
@@ -115,7 +123,7 @@ class LogarithmicTrials(Trials):
             return 0.0
         return float(brentq(lambda x: math.expm1(x) / x - self.mean, 1e-9, 50.0, xtol=1e-15, rtol=1e-15))
 
-    def log_slope(self, t: Array) -> Array:
+    def log_pgf_slope(self, t: Array) -> Array:
         return np.asarray(-np.log1p(math.expm1(self._log) * t))
 
     def draw(self, generator: Generator) -> int:
@@ -132,7 +140,7 @@ class LogarithmicTrials(Trials):
     def error(self) -> float:
         return self.mean * _ROUNDED
 
-    def most(self, chance: float) -> int:
+    def quantile_bound(self, chance: float) -> int:
         """From P(K > k) <= (1 - p)^k / (p log(1 / p))."""
         if self.mean == 1:
             return 1
@@ -142,16 +150,16 @@ class LogarithmicTrials(Trials):
 
 @final
 @dataclass(frozen=True)
-class PoissonTrials(Trials):
+class PoissonNumTrials(NumTrials):
     """P(K = k) = e^-mean mean^k / k!, which may be 0: a number of runs close to its mean, at a price.
 
-    >>> PoissonTrials(10).log_slope(np.array([0.5, 1.0])).tolist()
+    >>> PoissonNumTrials(10).log_pgf_slope(np.array([0.5, 1.0])).tolist()
     [-5.0, -10.0]
     """
 
     name: ClassVar[str] = "poisson"
 
-    def log_slope(self, t: Array) -> Array:
+    def log_pgf_slope(self, t: Array) -> Array:
         return np.asarray(-self.mean * t)
 
     def draw(self, generator: Generator) -> int:
@@ -164,7 +172,7 @@ class PoissonTrials(Trials):
     def error(self) -> float:
         return (self.mean + 100) * (2 * self.mean + 100) * _ULP
 
-    def most(self, chance: float) -> int:
+    def quantile_bound(self, chance: float) -> int:
         """From P(K >= k) <= e^(k - mean) (mean / k)^k for k above the mean."""
         low, high = math.floor(self.mean), math.ceil(4 * self.mean + 800)  # e^-800 is less than any float
         while high - low > 1:
@@ -174,22 +182,22 @@ class PoissonTrials(Trials):
         return high - 1
 
 
-def laws() -> list[str]:
+def trial_distributions() -> list[str]:
     """The names of the laws.
 
-    >>> laws()
+    >>> trial_distributions()
     ['geometric', 'logarithmic', 'poisson']
     """
-    return sorted(law.name for law in registered(Trials).values())
+    return sorted(law.name for law in registered(NumTrials).values())
 
 
-def trials_of(law: str, mean: float) -> Trials:
+def num_trials_from_name(law: str, mean: float) -> NumTrials:
     """The law called `law` with this mean.
 
-    >>> trials_of("poisson", 20)
-    PoissonTrials(mean=20.0)
+    >>> num_trials_from_name("poisson", 20)
+    PoissonNumTrials(mean=20.0)
     """
-    for one in registered(Trials).values():
+    for one in registered(NumTrials).values():
         if one.name == law:
             return one(mean)
-    raise InvalidInput(f"law is {law!r}, not known.", hint=f"choose one of {', '.join(laws())}")
+    raise InvalidInput(f"law is {law!r}, not known.", hint=f"choose one of {', '.join(trial_distributions())}")

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisette.accounting._best_of_price import Sides, selected, worst
+from noisette.accounting._best_of_price import DirectionalDivergences, best_of_divergence, pointwise_max
 from noisette.accounting._pmf import Array, Pmf, connect_dots, excess
 from noisette.accounting._step_divergence import Curve, step_curve
 from noisette.accounting._truncation import exchanges
 from noisette.accounting.base import Accountant
-from noisette.accounting.best_of import Search, Spending, pieces_of
+from noisette.accounting.best_of import BestOf, Expenditure, component_mechanisms
 from noisette.accounting.composition import compose, window
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
@@ -33,14 +33,16 @@ class Pld(Accountant):
     """Privacy-loss distributions: tight, and the default."""
 
     name = "pld"
-    searches = True
+    supports_best_of = True
     cuts = True
 
-    def epsilon(self, mechanisms: Spending, delta: float) -> float:
+    def epsilon(self, mechanisms: Expenditure, delta: float) -> float:
         return privacy_loss(mechanisms).epsilon(delta)
 
-    def basis(self, mechanisms: Spending) -> str:
-        return "; ".join(dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in pieces_of(mechanisms)))
+    def bound_method(self, mechanisms: Expenditure) -> str:
+        return "; ".join(
+            dict.fromkeys(step_curve(one.encoder, one.noise).basis for one in component_mechanisms(mechanisms))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,7 @@ class Losses:
 
 
 @lru_cache(maxsize=64)
-def privacy_loss(mechanisms: Spending) -> Losses:
+def privacy_loss(mechanisms: Expenditure) -> Losses:
     """The privacy losses of all `mechanisms`.
 
     >>> from noisette import Mechanism
@@ -97,16 +99,16 @@ def privacy_losses(mechanism: Mechanism, steps: Sequence[int]) -> Iterator[Losse
     return _composed([mechanism], np.array(steps, dtype=np.int64)[:, None])
 
 
-def _composed(paid: Sequence[Mechanism | Search], counts: npt.NDArray[np.int64]) -> Iterator[Losses]:
+def _composed(paid: Sequence[Mechanism | BestOf], counts: npt.NDArray[np.int64]) -> Iterator[Losses]:
     """For every row of `counts` (n, K), the losses of so many steps of each."""
-    sides = [_search(one) if isinstance(one, Search) else _step(one) for one in paid]
+    sides = [_search(one) if isinstance(one, BestOf) else _step(one) for one in paid]
     reaches, most = [side.reach for side in sides], counts.max(axis=0, keepdims=True)
     removed = compose(_lattice([side.removal for side in sides], reaches, most), counts)
     added = compose(_lattice([side.addition for side in sides], reaches, most), counts)
     return map(Losses, removed, added)
 
 
-def _step(mechanism: Mechanism) -> Sides:
+def _step(mechanism: Mechanism) -> DirectionalDivergences:
     """One step of a mechanism."""
     plain = _sampled(step_curve(mechanism.encoder, mechanism.noise), mechanism.rate)
     cut = exchanges(mechanism.sampling)
@@ -114,15 +116,15 @@ def _step(mechanism: Mechanism) -> Sides:
         return plain
     curve = step_curve(mechanism.encoder, mechanism.noise, exchanged=True)
     moved, chances = [_sampled(curve, one.rate) for one in cut], [one.chance for one in cut]
-    return Sides(
+    return DirectionalDivergences(
         _mixed(plain.removal, [one.removal for one in moved], chances),
         _mixed(plain.addition, [one.addition for one in moved], chances),
         max(plain.reach, *(one.reach for one in moved)),
     )
 
 
-def _sampled(curve: Curve, rate: float) -> Sides:
-    return Sides(removal(curve, rate), addition(curve, rate), sampled_reach(curve.reach, rate))
+def _sampled(curve: Curve, rate: float) -> DirectionalDivergences:
+    return DirectionalDivergences(removal(curve, rate), addition(curve, rate), sampled_reach(curve.reach, rate))
 
 
 def _mixed(
@@ -138,10 +140,10 @@ def _mixed(
     return curve
 
 
-def _search(search: Search) -> Sides:
+def _search(search: BestOf) -> DirectionalDivergences:
     """A search as a whole. An example is in the part that runs are trained on, or in that which gives scores."""
     groups = [search.runs] if search.score is None else [search.runs, (search.score,)]
-    return worst([selected(search.trials, [_losses(run) for run in group]) for group in groups])
+    return pointwise_max([best_of_divergence(search.trials, [_losses(run) for run in group]) for group in groups])
 
 
 def _losses(mechanism: Mechanism) -> tuple[Pmf, Pmf]:

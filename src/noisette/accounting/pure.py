@@ -10,8 +10,8 @@ import math
 
 from noisette.accounting._pmf import LARGEST_LOSS
 from noisette.accounting._truncation import exchanges
-from noisette.accounting.best_of import Search, Spending
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.best_of import BestOf, Expenditure
+from noisette.accounting.num_trials import NumTrials
 from noisette.encoders import Image
 from noisette.errors import Unaccountable
 from noisette.mechanism import Mechanism
@@ -22,7 +22,7 @@ __all__ = ["pure_epsilon", "refuse_unbounded"]
 _UP = 1 + 1e-12  # beyond what rounding does to some sums and a logarithm
 
 
-def pure_epsilon(spending: Spending) -> float:
+def pure_epsilon(spending: Expenditure) -> float:
     """The epsilon at delta = 0; infinite where nothing bounds it below what hides nothing, or for a search.
 
     >>> from noisette.encoders import Ranked
@@ -34,7 +34,7 @@ def pure_epsilon(spending: Spending) -> float:
     return total if total <= LARGEST_LOSS else math.inf
 
 
-def refuse_unbounded(noise: Noise, trials: Trials | None = None) -> None:
+def refuse_unbounded(noise: Noise, trials: NumTrials | None = None) -> None:
     """Raise where there is no epsilon at delta = 0, with the reason: of one run, or of the best of several."""
     if trials is not None:
         raise Unaccountable(
@@ -48,8 +48,8 @@ def refuse_unbounded(noise: Noise, trials: Trials | None = None) -> None:
         )
 
 
-def _of_all_steps(one: Mechanism | Search) -> float:
-    if isinstance(one, Search):
+def _of_all_steps(one: Mechanism | BestOf) -> float:
+    if isinstance(one, BestOf):
         return math.inf
     if not one.steps:
         return 0.0

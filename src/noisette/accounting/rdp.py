@@ -11,7 +11,7 @@ from scipy import special
 from noisette.accounting._pmf import Array, log_sum
 from noisette.accounting._renyi_moments import log_moments
 from noisette.accounting._step_divergence import levels_and_counts
-from noisette.accounting._truncation import refuse_cut
+from noisette.accounting._truncation import reject_truncation
 from noisette.accounting.base import Accountant
 from noisette.encoders import Encoder, Image
 from noisette.errors import Unaccountable
@@ -39,7 +39,7 @@ class Rdp(Accountant):
     def epsilon(self, mechanisms: Mechanisms, delta: float) -> float:
         return epsilon_tighter(renyi(mechanisms), delta)
 
-    def basis(self, mechanisms: Mechanisms) -> str:  # noqa: ARG002
+    def bound_method(self, mechanisms: Mechanisms) -> str:  # noqa: ARG002
         return "per-order maximum"
 
 
@@ -77,7 +77,7 @@ def _one_step(mechanism: Mechanism) -> Array:
     Order - 1 times it is the log of a moment, which is convex in the order: between integers, and between 1, where it
     is 0, and 2 a chord is above it. Where one coordinate carries the whole shift, a quadrature is closer.
     """
-    refuse_cut(mechanism)
+    reject_truncation(mechanism)
     encoder, noise, rate = mechanism.encoder, mechanism.noise, mechanism.rate
     known = np.append(0.0, _at_integers(_products(encoder, noise), rate))
     below = _BETWEEN.astype(np.int64)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.accounting import _float_error
-from noisette.accounting._corrections import Addition, deltas_with
+from noisette.accounting._corrections import Correction, deltas_after_correction
 from noisette.accounting._pmf import LARGEST_LOSS
-from noisette.accounting.best_of import Search, as_spending
+from noisette.accounting.best_of import BestOf, to_expenditure
 from noisette.accounting.pld import privacy_loss
 from noisette.errors import InvalidInput
 from noisette.mechanism import Mechanism
@@ -59,7 +59,7 @@ class Tradeoff:
         return float(self.deltas[0])
 
 
-def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], points: int = 400) -> Tradeoff:
+def tradeoff(mechanisms: Mechanism | BestOf | Sequence[Mechanism | BestOf], points: int = 400) -> Tradeoff:
     """The trade-off of a mechanism or a search, or of several in order.
 
     >>> from noisette.encoders import L2
@@ -67,9 +67,9 @@ def tradeoff(mechanisms: Mechanism | Search | Sequence[Mechanism | Search], poin
     >>> round(tradeoff(Mechanism(L2(dim=9), Gaussian(scale=1.0), rate=1.0, steps=1)).advantage, 4)
     0.3829
     """
-    spending = as_spending(mechanisms)
+    spending = to_expenditure(mechanisms)
     losses = privacy_loss(spending)
     never = float(losses.delta(np.array(LARGEST_LOSS)))  # a chance of losses that no epsilon covers
     epsilons = np.linspace(0.0, max(losses.epsilon(min(never + 1e-10, 1.0)), 1e-3), points)
     floats = _float_error.addition(spending, _DELTA, epsilon=0.0)
-    return Tradeoff(epsilons, deltas_with(floats or Addition(), epsilons, losses.delta))
+    return Tradeoff(epsilons, deltas_after_correction(floats or Correction(), epsilons, losses.delta))

@@ -60,7 +60,7 @@ def neighbours(mechanism: Mechanism, generator: Generator, *, flip: bool) -> Nei
     else:
         others, canary = torch.zeros(_OTHERS, len(gradient)), gradient
     without = others.float()
-    members = _MEMBERS if mechanism.sampling.of == UNIT else 1
+    members = _MEMBERS if mechanism.sampling.unit == UNIT else 1
     with_canary = torch.cat([without, canary.float().expand(members, -1)])
     base, moved = (_encoded_sum(mechanism, rows) for rows in (without, with_canary))
     if not np.any(moved != base):
@@ -83,7 +83,7 @@ def _saturating(encoder: Encoder, noise: Noise, generator: Generator) -> Array:
             ascending = np.repeat(block.levels[_worst(block, separation, noise.known_scale)], block.counts)
             parts.append(ascending[np.argsort(generator.uniforms(block.dim))])
         sizes = np.concatenate(parts)
-    return np.asarray(generator.signed(dim)[0] * sizes)
+    return np.asarray(generator.signed_uniforms(dim)[0] * sizes)
 
 
 def _worst(block: ProfileSet, separation: Separation, scale: float) -> int:
@@ -100,7 +100,7 @@ def _encoded_sum(mechanism: Mechanism, rows: Tensor) -> Array:
 
 def _ids(mechanism: Mechanism, rows: Tensor) -> Tensor | None:
     """Whose `rows` (N, d) are whose, where that counts: all behind the others are the canary's."""
-    return torch.arange(len(rows)).clamp(max=_OTHERS) if mechanism.sampling.of == UNIT else None
+    return torch.arange(len(rows)).clamp(max=_OTHERS) if mechanism.sampling.unit == UNIT else None
 
 
 def in_image(shift: Array, image: Image) -> bool:

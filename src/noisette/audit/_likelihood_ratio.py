@@ -67,7 +67,7 @@ class Statistic:
         step = max(1, _AT_ONCE // dim)
         for start in range(0, count, step):
             part = out[start : start + step]
-            signs, u = generator.signed(len(part) * dim)
+            signs, u = generator.signed_uniforms(len(part) * dim)
             draws = signs * np.interp(np.log1p(-u) - np.log(u), self._odds, self._sizes)
             terms = self._terms(draws.reshape(-1, dim) + present * shift, shift)
             part[:] = np.add.reduceat(terms, starts, axis=1)

@@ -22,7 +22,7 @@ import torch
 
 import noisette.accounting.ledger as ledgers
 import noisette.training.private_run as steps
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._private import Private, Released
 from noisette.mechanism import Mechanism
 from noisette.training import PrivateRun
@@ -114,7 +114,7 @@ def _same_public_randomness() -> Iterator[None]:
 def _releases(seen: Observed, frozen: list[Released] | None) -> Iterator[None]:
     """Keep what is released; or hand out what an earlier run released, whatever the sum is now."""
     honest: Callable[..., Released] = vars(steps)["release"]
-    write = Gradients.write
+    write = PerExampleGradients.write
     waiting = iter(frozen or ())
 
     def watched_release(mechanism: Mechanism, total: Private, **options: Any) -> Released:
@@ -132,7 +132,7 @@ def _releases(seen: Observed, frozen: list[Released] | None) -> Iterator[None]:
         seen.shapes.append(tuple(flat.shape))
         write(self, flat, over)
 
-    with _swapped((steps, "release", watched_release), (Gradients, "write", watched_write)):
+    with _swapped((steps, "release", watched_release), (PerExampleGradients, "write", watched_write)):
         yield
 
 
@@ -162,7 +162,7 @@ def _flow(lines: list[tuple[str, str, int]], train: Callable[[Any], Any]) -> Ite
     """
     own = getattr(train, "__code__", None)
     files = (_PACKAGE,) if own is None else (_PACKAGE, own.co_filename)
-    apart: tuple[CodeType, ...] = (PrivateRun._private_sum.__code__, vars(steps)["release"].__code__)
+    apart: tuple[CodeType, ...] = (PrivateRun._encode_batch_sum.__code__, vars(steps)["release"].__code__)
     depth = 0
 
     def leave(frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG001

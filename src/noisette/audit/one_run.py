@@ -18,7 +18,7 @@ from noisette._pytree import Batch, change, joined, kind, size
 from noisette.accounting import guarantee, tradeoff
 from noisette.audit._one_run_theory import epsilon_lower, epsilon_of_gaussian, gaussian_lower, too_many
 from noisette.errors import InvalidInput
-from noisette.mechanism import Mechanism, as_mechanisms
+from noisette.mechanism import Mechanism, to_mechanism_tuple
 from noisette.random import Generator
 
 __all__ = ["OneRun", "Score", "one_run"]
@@ -35,7 +35,7 @@ class OneRun:
 
     With the stated `confidence`, epsilon at `delta` is at least `lower`. `lower_gaussian` is the same where the run's
     trade-off is Gaussian in shape, as that of many steps nearly is. `refuted` says that `lower` is above the claimed
-    epsilon, or that there were more right guesses than the claimed trade-off allows. `stamps` qualify all of them.
+    epsilon, or that there were more right guesses than the claimed trade-off allows. `flags` qualify all of them.
     """
 
     claimed: float
@@ -45,9 +45,9 @@ class OneRun:
     confidence: float
     canaries: int
     guesses: tuple[int, ...]
-    right: tuple[int, ...]
+    num_correct: tuple[int, ...]
     refuted: bool
-    stamps: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -56,7 +56,7 @@ class OneRun:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        return {"verdict": self.verdict, "level": 1 - self.confidence, **asdict(self), "stamps": list(self.stamps)}
+        return {"verdict": self.verdict, "level": 1 - self.confidence, **asdict(self), "flags": list(self.flags)}
 
 
 def one_run(
@@ -99,8 +99,8 @@ def one_run(
         )
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence!r}, outside (0, 1).", hint="0.95 is usual")
-    mechanisms = as_mechanisms(claim)
-    promise = guarantee(mechanisms, delta).stamped(*["reproducible"] * (seed is not None))
+    mechanisms = to_mechanism_tuple(claim)
+    promise = guarantee(mechanisms, delta).with_flags(*["reproducible"] * (seed is not None))
     claimed = promise.epsilon
     curve = tradeoff(mechanisms)
     coins = torch.from_numpy(Generator(seed, purpose="coins").uniforms(m) <= 0.5)
@@ -125,7 +125,7 @@ def one_run(
     lower = max(epsilon_lower(m, r, v, delta, level) for r, v in pairs)
     gaussian = max(epsilon_of_gaussian(gaussian_lower(m, r, v, level), delta) for r, v in pairs)
     refuted = lower > claimed or any(too_many(allowed, m, r, v, level) for r, v in pairs)
-    return OneRun(claimed, lower, gaussian, delta, confidence, m, guesses, right, refuted, promise.stamps)
+    return OneRun(claimed, lower, gaussian, delta, confidence, m, guesses, right, refuted, promise.flags)
 
 
 def _right(entered: Any, guesses: int) -> int:

@@ -214,7 +214,7 @@ def _regimes(mechanism: Mechanism, seed: int | None) -> Iterator[_Regime]:
     draw = Generator(seed, purpose="canary")
 
     def at(rate: float) -> Mechanism:  # at which a cut would come about more often, and hide more, than as it is set
-        return single.replace(sampling=single.sampling.uncut().replace(rate=rate))
+        return single.replace(sampling=single.sampling.untruncated().replace(rate=rate))
 
     separation = Separation(mechanism.noise)
     pair = neighbours(single, draw, flip=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisette.denoisers.distance import Distance
+from noisette.denoisers.distance import DistanceShrinkage
 from noisette.noise import Noise
 from noisette.noise.base import Array
 
@@ -15,7 +15,7 @@ _LEAST = 5e-324  # the smallest float: values so far out that their tail underfl
 
 
 @dataclass(frozen=True)
-class AndersonDarling(Distance):
+class AndersonDarling(DistanceShrinkage):
     """Like Cramer-von Mises with each gap divided by its own standard deviation, so that the tails count in full.
 
     The usual test statistic is n times its square, which averages 1 on pure noise.

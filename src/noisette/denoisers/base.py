@@ -39,11 +39,11 @@ class Denoiser(Spec):
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:
         """The new values, float64 (dim,), and the next state; the arguments are checked by then."""
 
-    def _start(self, dim: int) -> State:  # noqa: ARG002 - most denoisers remember nothing
+    def _init_state(self, dim: int) -> State:  # noqa: ARG002 - most denoisers remember nothing
         """The state before the first step; its keys, shapes and dtypes stay the same ever after."""
         return {}
 
-    def _check(self, noise: Noise, dim: int) -> None:
+    def _validate(self, noise: Noise, dim: int) -> None:
         """Raise `InvalidInput` where this denoiser makes no sense."""
 
     @property
@@ -63,8 +63,8 @@ class Denoiser(Spec):
             raise InvalidInput(f"noise is {noise!r}, not a Noise.", hint="pass mechanism.noise")
         _ = noise.known_scale
         dim = whole("dim", dim, least=1)
-        self._check(noise, dim)
-        return self._start(dim)
+        self._validate(noise, dim)
+        return self._init_state(dim)
 
     def update(self, released: Released, state: State) -> tuple[Released, State]:
         """The denoised vector and the next state. Values are float64 (dim,); noise and mark are carried over.
@@ -80,14 +80,14 @@ class Denoiser(Spec):
         """
         check_released(released)
         dim = released.values.numel()
-        self._check(released.noise, dim)
+        self._validate(released.noise, dim)
         self._check_state(state, dim)
         values, following = self._update(released, state)
         return Released(values, released.noise, released.reproducible), following
 
     def _check_state(self, state: State, dim: int) -> None:
         with torch.device("meta"):  # shapes only
-            expected = {name: (entry.dtype, entry.shape) for name, entry in self._start(dim).items()}
+            expected = {name: (entry.dtype, entry.shape) for name, entry in self._init_state(dim).items()}
         if {name: (entry.dtype, entry.shape) for name, entry in state.items()} != expected:
             raise InvalidInput(
                 f"a state of {sorted(state)} does not belong to {self!r} on {dim} coordinates.",

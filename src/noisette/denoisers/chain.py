@@ -25,20 +25,20 @@ class Chain(Denoiser):
     The noise law that comes with the vector stays that of the release, so parts that read it (distances, `Score`,
     `JamesStein`) belong in front of filters. Only one part may ask for gradients at a point ahead.
 
-    >>> Chain(parts=(KS(), Kalman(gain=0.5))).lookahead
+    >>> Chain(denoisers=(KS(), Kalman(gain=0.5))).lookahead
     1.0
     """
 
-    parts: tuple[Denoiser, ...]
+    denoisers: tuple[Denoiser, ...]
 
     def __post_init__(self) -> None:
-        self._set(parts=entries("parts", self.parts))
-        if not self.parts:
+        self._set(denoisers=entries("parts", self.denoisers))
+        if not self.denoisers:
             raise InvalidInput("a chain has no parts.", hint="write Identity() for no denoising")
-        for part in self.parts:
+        for part in self.denoisers:
             if not isinstance(part, Denoiser):
                 raise InvalidInput(f"a chain holds {part!r}, not a Denoiser.", hint="write for example Chain((KS(),))")
-        if sum(part.lookahead != 0 for part in self.parts) > 1:
+        if sum(part.lookahead != 0 for part in self.denoisers) > 1:
             raise InvalidInput(
                 "two parts of a chain ask for gradients at different points.", hint="keep one Kalman, or use LowPass"
             )
@@ -55,22 +55,22 @@ class Chain(Denoiser):
     @property
     def lookahead(self) -> float:
         """That of the one part that has any."""
-        return sum(part.lookahead for part in self.parts)
+        return sum(part.lookahead for part in self.denoisers)
 
-    def _check(self, noise: Noise, dim: int) -> None:
-        for part in self.parts:
-            part._check(noise, dim)
+    def _validate(self, noise: Noise, dim: int) -> None:
+        for part in self.denoisers:
+            part._validate(noise, dim)
 
-    def _start(self, dim: int) -> State:
+    def _init_state(self, dim: int) -> State:
         return {
             f"{number}.{name}": entry
-            for number, part in enumerate(self.parts)
-            for name, entry in part._start(dim).items()
+            for number, part in enumerate(self.denoisers)
+            for name, entry in part._init_state(dim).items()
         }
 
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:
         following: State = {}
-        for number, part in enumerate(self.parts):
+        for number, part in enumerate(self.denoisers):
             prefix = f"{number}."
             own = {name.removeprefix(prefix): entry for name, entry in state.items() if name.startswith(prefix)}
             released, own = part.update(released, own)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisette.denoisers.distance import Distance
+from noisette.denoisers.distance import DistanceShrinkage
 from noisette.noise import Noise
 from noisette.noise.base import Array
 
 
 @dataclass(frozen=True)
-class CramerVonMises(Distance):
+class CramerVonMises(DistanceShrinkage):
     """Root mean square gap between the two distribution functions, under the noise law; between 0 and 1/sqrt(3).
 
     The usual test statistic is n times its square, which averages 1/6 on pure noise.

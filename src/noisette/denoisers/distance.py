@@ -16,11 +16,11 @@ from noisette.errors import InvalidInput
 from noisette.noise import Noise
 from noisette.noise.base import Array
 
-__all__ = ["Distance"]
+__all__ = ["DistanceShrinkage"]
 
 
 @dataclass(frozen=True)
-class Distance(Denoiser):
+class DistanceShrinkage(Denoiser):
     """Scale the vector by how far its values, taken as one sample, are from the noise law.
 
     A vector that is all noise is far from useful and close to its law, so it is scaled down. The factor is
@@ -60,7 +60,7 @@ class Distance(Denoiser):
         0.5
         """
         check_released(released)
-        self._check(released.noise, released.values.numel())
+        self._validate(released.noise, released.values.numel())
         return self._measure(released)
 
     def _measure(self, released: Released) -> float:

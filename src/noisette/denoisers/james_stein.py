@@ -31,7 +31,7 @@ class JamesStein(Denoiser):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(),)
 
-    def _check(self, noise: Noise, dim: int) -> None:
+    def _validate(self, noise: Noise, dim: int) -> None:
         if dim < 3:
             raise InvalidInput(
                 f"James-Stein shrinkage needs 3 coordinates and there are {dim}.", hint="use Identity() or Score()"

@@ -41,7 +41,7 @@ class Kalman(Denoiser):
         """Gradients are to be taken at theta + lookahead * (theta - previous theta), which are public values."""
         return (1 - self.gain) / self.gain
 
-    def _start(self, dim: int) -> State:
+    def _init_state(self, dim: int) -> State:
         return {"estimate": torch.zeros(dim, dtype=torch.float64), "step": torch.zeros((), dtype=torch.int64)}
 
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:

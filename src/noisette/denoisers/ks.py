@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisette.denoisers.distance import Distance
+from noisette.denoisers.distance import DistanceShrinkage
 from noisette.noise import Noise
 from noisette.noise.base import Array
 
@@ -16,7 +16,7 @@ __all__ = ["KS", "largest_gap"]
 
 
 @dataclass(frozen=True)
-class KS(Distance):
+class KS(DistanceShrinkage):
     """Kolmogorov-Smirnov: the largest gap between the two distribution functions, exactly; between 0 and 1.
 
     >>> KS(multiplier=3.0, cap=0.5)

@@ -35,7 +35,7 @@ class LowPass(Denoiser):
     def examples(cls) -> tuple[Self, ...]:
         return cls(), cls(beta=0.5), cls(beta=0.0)
 
-    def _start(self, dim: int) -> State:
+    def _init_state(self, dim: int) -> State:
         return {"average": torch.zeros(dim, dtype=torch.float64), "step": torch.zeros((), dtype=torch.int64)}
 
     def _update(self, released: Released, state: State) -> tuple[torch.Tensor, State]:

@@ -32,7 +32,7 @@ class Score(Denoiser):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(),)
 
-    def _check(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
+    def _validate(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
         if math.isinf(moment(noise, "fisher_information")):
             raise InvalidInput(
                 f"the Fisher information of {noise!r} is infinite, so its score has no finite variance.",

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from noisette.denoisers._moments import moment
-from noisette.denoisers.distance import Distance
+from noisette.denoisers.distance import DistanceShrinkage
 from noisette.errors import InvalidInput
 from noisette.noise import Noise
 from noisette.noise.base import Array
@@ -22,7 +22,7 @@ _NODES = np.concatenate(
 
 
 @dataclass(frozen=True)
-class Wasserstein(Distance):
+class Wasserstein(DistanceShrinkage):
     """Area between the two distribution functions over the mean absolute value of the noise.
 
     It is 1 for a vector of zeros, and grows without limit with the vector. A law without a mean has no such distance.
@@ -31,7 +31,7 @@ class Wasserstein(Distance):
     Wasserstein(multiplier=1.0, cap=None, threshold=0.0)
     """
 
-    def _check(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
+    def _validate(self, noise: Noise, dim: int) -> None:  # noqa: ARG002 - any dimension will do
         if math.isinf(moment(noise, "mean_abs")):
             raise InvalidInput(
                 f"the Wasserstein distance to {noise!r} is infinite, because the law has no mean.",

@@ -47,7 +47,7 @@ class SortedProfile(Encoder):
         return _scaled(self.profiles, self.known_dim, self.radius)
 
     @property
-    def _single_image(self) -> Image:
+    def _image_of_one(self) -> Image:
         longest = [float(block.norms.max()) for block in self.blocks]
         return Image(norm=float(np.nextafter(math.hypot(*longest), math.inf)), profiles=self.blocks)
 

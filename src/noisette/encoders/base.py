@@ -35,7 +35,7 @@ class Image:
     norm: float
     profiles: tuple[ProfileSet, ...] = ()
 
-    def widened(self) -> Image:
+    def for_microbatches(self) -> Image:
         """The image for micro-batches: one example turns one encoded vector into another one.
 
         The difference of two vectors within psi, in different orders, is at most psi_s + psi_r at rank s + r - d: of d
@@ -63,7 +63,7 @@ def _difference(block: ProfileSet, most_levels: int = 128) -> ProfileSet:
 
 @lru_cache(maxsize=32)
 def _largest(encoder: Encoder) -> float:
-    image = encoder._single_image  # of some encoders millions of numbers
+    image = encoder._image_of_one  # of some encoders millions of numbers
     return max((float(block.levels.max()) for block in image.profiles), default=image.norm)
 
 
@@ -92,7 +92,7 @@ class Encoder(Spec):
 
     @property
     @abstractmethod
-    def _single_image(self) -> Image:
+    def _image_of_one(self) -> Image:
         """The image of one encoding."""
 
     @abstractmethod
@@ -118,12 +118,12 @@ class Encoder(Spec):
     @property
     def image(self) -> Image:
         """How far one example can move the sum."""
-        return self._single_image if self.micro_batch == 1 else self._single_image.widened()
+        return self._image_of_one if self.micro_batch == 1 else self._image_of_one.for_microbatches()
 
     @property
     def exchanged(self) -> Image:
         """How far the sum can move where one example takes the place of another, in its group if there are groups."""
-        return self._single_image.widened()
+        return self._image_of_one.for_microbatches()
 
     @property
     def jumps(self) -> bool:
@@ -134,14 +134,14 @@ class Encoder(Spec):
         return True
 
     @property
-    def largest(self) -> float:
+    def max_coordinate(self) -> float:
         """What no coordinate of an encoded row exceeds."""
         return _largest(self)
 
     @property
-    def step(self) -> float:
+    def quantum(self) -> float:
         """Coordinates of encoded rows are multiples of this power of two, so that sums of them are exact."""
-        return spacing(self.largest)
+        return spacing(self.max_coordinate)
 
     def encode(self, rows: torch.Tensor) -> torch.Tensor:
         """Encoded rows, float64 (B, d), of gradients `rows` (B, d).
@@ -159,7 +159,7 @@ class Encoder(Spec):
         size = max(1, min(max(_ROWS, _FEW // self.known_dim), _NUMBERS // self.known_dim))
         missing = rows.new_zeros(-len(rows) % size, self.known_dim)
         parts = torch.split(torch.cat([rows, missing]) if len(missing) else rows, size)
-        step = self.step
+        step = self.quantum
         return torch.cat([toward_zero(self._encode(part), step) for part in parts])[: len(rows)]
 
     def _check(self, rows: torch.Tensor) -> None:
@@ -191,7 +191,7 @@ class Encoder(Spec):
             )
         if groups is not None:
             rows = self._grouped(rows, groups)
-        kernel = self.kernel() if cpu.fits(rows) else None
+        kernel = self.kernel() if cpu.kernel_supports(rows) else None
         if kernel is None:
             return Private(self.encode(rows).sum(dim=0))
         self._check(rows)

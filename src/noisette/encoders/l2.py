@@ -28,7 +28,7 @@ class L2(Encoder):
         return cls(dim=50), cls(dim=50, radius=0.1)
 
     @property
-    def _single_image(self) -> Image:
+    def _image_of_one(self) -> Image:
         return Image(norm=self.radius)
 
     @property
@@ -39,4 +39,4 @@ class L2(Encoder):
         return reference.clip_norm(rows, self.radius)
 
     def kernel(self) -> cpu.Kernel | None:
-        return cpu.clipping(self.radius, self.step)
+        return cpu.l2_kernel(self.radius, self.quantum)

@@ -34,4 +34,4 @@ class Ranked(SortedProfile):
         return torch.minimum(torch.maximum(rows, -bounds), bounds)
 
     def kernel(self) -> cpu.Kernel | None:
-        return cpu.by_rank("ranked", self.blocks, self.step)
+        return cpu.rank_kernel("ranked", self.blocks, self.quantum)

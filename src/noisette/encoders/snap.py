@@ -28,4 +28,4 @@ class Snap(SortedProfile):
         return rows.sign() * bounds
 
     def kernel(self) -> cpu.Kernel | None:
-        return cpu.by_rank("snap", self.blocks, self.step)
+        return cpu.rank_kernel("snap", self.blocks, self.quantum)

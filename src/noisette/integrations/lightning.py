@@ -90,8 +90,8 @@ class PrivateModule(lightning.LightningModule):
             optimizer.zero_grad()
         self._schedule("step")
         trainer: Any = self.trainer
-        ends = not self.private.left
-        if ends or trainer.is_last_batch or self.private.updates % max(1, trainer.log_every_n_steps) == 0:
+        ends = not self.private.steps_remaining
+        if ends or trainer.is_last_batch or self.private.num_updates % max(1, trainer.log_every_n_steps) == 0:
             self.log("epsilon", self.guarantee().epsilon, prog_bar=True)  # accounting may take as long as a step
         if ends:
             self.trainer.should_stop = True
@@ -119,7 +119,7 @@ class PrivateModule(lightning.LightningModule):
 
     def _schedule(self, interval: str) -> None:
         """Step the schedules of this interval, as Lightning does where it optimizes by itself."""
-        count = self.private.updates if interval == "step" else self.current_epoch + 1
+        count = self.private.num_updates if interval == "step" else self.current_epoch + 1
         for config in self.trainer.lr_scheduler_configs:
             scheduler: Any = config.scheduler
             if config.interval == interval and count % config.frequency == 0 and not config.reduce_on_plateau:

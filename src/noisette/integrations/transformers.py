@@ -24,7 +24,7 @@ from noisette.errors import InvalidInput
 from noisette.integrations._dummy_loader import epoch, turns
 from noisette.mechanism import Guarantee, Mechanism
 from noisette.noise import Noise
-from noisette.objectives import Objective, own_loss
+from noisette.objectives import Objective, model_loss
 from noisette.training import PrivateRun, make_private, plan
 from noisette.training.trainer import check_same
 
@@ -63,7 +63,7 @@ class PrivateTrainer(transformers.Trainer):
         encoder: Encoder | None = None,
         noise: Noise | None = None,
         denoiser: Denoiser | None = None,
-        goal: Objective = own_loss,
+        goal: Objective = model_loss,
         ledger: Ledger | Sequence[Ledger] | None = None,
         **given: Any,
     ) -> None:
@@ -107,7 +107,7 @@ class PrivateTrainer(transformers.Trainer):
         self.model.train()
         with self.accelerator.autocast():
             self.private.step()
-        if not self.private.left:
+        if not self.private.steps_remaining:
             self.control.should_training_stop = True  # a run that was killed has paid for steps that it did not take
         return torch.zeros((), device=self.args.device)
 
@@ -235,7 +235,7 @@ def _refuse(trainer: PrivateTrainer, goal: Objective) -> None:
                 hint=hints.get(name, "leave that argument of the training out"),
             )
     own = type(trainer).compute_loss is not transformers.Trainer.compute_loss
-    if goal is own_loss and (own or trainer.compute_loss_func is not None or trainer.label_smoother is not None):
+    if goal is model_loss and (own or trainer.compute_loss_func is not None or trainer.label_smoother is not None):
         raise InvalidInput(
             "a loss of the trainer's own is over a whole batch.",
             hint="give goal=objective(model, batch) with one loss for each example; noisette.objectives has some",

@@ -17,7 +17,7 @@ _NONE: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Domain:
-    """Ranges on which the distribution function of a law has a relative error of at most its `cdf_error`.
+    """Ranges on which the distribution function of a law has a relative error of at most its `survival_rel_error`.
 
     `parameters` are the shapes of the law by name, `scale` is its scale. `shifts` and `losses` are what accounting may
     ask for: a shift over the scale, and the magnitude of an eps. What is smaller than the least shift, or larger than

@@ -35,7 +35,7 @@ class Strips:
 
     def __init__(self, law: Noise) -> None:
         self._law = law
-        body, tail = (np.maximum.accumulate(np.maximum(law._magnitude(u), 0.0)) for u in (_BODY, _TAIL))
+        body, tail = (np.maximum.accumulate(np.maximum(law._abs_quantile(u), 0.0)) for u in (_BODY, _TAIL))
         parts = np.linspace(body[:-1], body[1:], _STEPS), np.geomspace(tail[:-1], tail[1:], _STEPS)
         knots = np.unique(np.concatenate([[0.0], *map(np.ravel, parts)]))
         heights = 2 * np.exp(law._log_prob(knots))
@@ -43,7 +43,7 @@ class Strips:
         knots, heights = knots[fit], heights[fit]
         self._starts, self._widths = knots[:-1], np.diff(knots)
         self._heights, self._sure = heights[:-1], heights[1:] / heights[:-1]
-        self._tail = float(2 * law._sf(knots[-1:])[0])
+        self._tail = float(2 * law._standard_sf(knots[-1:])[0])
         areas = np.append(self._tail, (self._heights * self._widths)[::-1])
         covered = np.cumsum(areas, dtype=np.longdouble)
         if not covered[-1] < _MOST_COVER:
@@ -61,7 +61,7 @@ class Strips:
         found = np.empty(n)
         done = 0
         while done < n:  # one in a hundred points falls beside the density
-            signs, u = generator.signed(n - done)
+            signs, u = generator.signed_uniforms(n - done)
             drawn = self._points(u, generator)
             kept = drawn >= 0
             many = int(np.count_nonzero(kept))
@@ -80,7 +80,7 @@ class Strips:
         points[near[above]] = -1.0
         beyond = np.flatnonzero(strip > inside)
         if len(beyond):
-            points[beyond] = self._law._magnitude(self._tail * generator.deep(len(beyond)))
+            points[beyond] = self._law._abs_quantile(self._tail * generator.uniforms_128(len(beyond)))
         return points
 
 

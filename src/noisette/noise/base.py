@@ -31,14 +31,14 @@ _BISECTIONS = 90
 class Noise(Spec):
     """A law symmetric about 0 and non-increasing in ``|x|``, with the whole line as support.
 
-    A leaf describes the standard law (scale 1) by three methods on numpy arrays: `_log_prob`, `_sf` for x >= 0 and
-    `_magnitude`, the inverse of ``P(|X| >= m)``. All the rest follows; a leaf overrides what it knows in closed form.
-    The sampling half and the accounting half are one class, so they cannot drift apart.
+    A leaf describes the standard law (scale 1) by three methods on numpy arrays: `_log_prob`, `_standard_sf` for x >= 0
+    and `_abs_quantile`, the inverse of ``P(|X| >= m)``. All the rest follows; a leaf overrides what it knows in closed
+    form. The sampling half and the accounting half are one class, so they cannot drift apart.
 
     `scale` is absolute, on the released sum; None leaves it open for calibration.
 
     **Formal guarantees.** `certified` says that the leaf's author has proved symmetry, unimodality and the shape of the
-    likelihood ratio that `_peak` describes. Without it every epsilon is an estimate, not a bound.
+    likelihood ratio that `_loss_mode` describes. Without it every epsilon is an estimate, not a bound.
     """
 
     scale: float | None
@@ -46,10 +46,10 @@ class Noise(Spec):
     rotation_invariant: ClassVar[bool] = False
     domain: ClassVar[Domain] = Domain()
     """The parameters, shifts and losses for which all that is said here holds; anything else is refused."""
-    accuracy: ClassVar[Accuracy | None] = None
+    sampling_error: ClassVar[Accuracy | None] = None
     """How close draws come to the law; None where that is not known, and epsilon is for real numbers only."""
-    cdf_error: ClassVar[float] = 2.0**-50
-    """Relative error of `_sf` for each unit of 1 + abs(log sf), which accounting adds on the safe side."""
+    survival_rel_error: ClassVar[float] = 2.0**-50
+    """Relative error of `_standard_sf` for each unit of 1 + abs(log sf), which accounting adds on the safe side."""
 
     # -- what a leaf must say --------------------------------------------------------------------------------------
 
@@ -63,18 +63,18 @@ class Noise(Spec):
         """Log density of the standard law."""
 
     @abstractmethod
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         """P(X >= x) of the standard law for x >= 0, to full relative accuracy."""
 
     @abstractmethod
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         """The m >= 0 with P(|X| >= m) = u, for u in (0, 1]."""
 
     # -- what a leaf may know better -------------------------------------------------------------------------------
 
     def _sample(self, n: int, generator: Generator) -> Array:
-        signs, u = generator.signed(n)
-        return signs * self._magnitude(u)
+        signs, u = generator.signed_uniforms(n)
+        return signs * self._abs_quantile(u)
 
     def _score(self, x: Array) -> Array:
         """-z'(x)/z(x) of the standard law."""
@@ -85,12 +85,12 @@ class Noise(Spec):
         """Log z(y) - log z(y + tau): the loss at x = y + tau. A leaf may know a form in which nothing cancels."""
         return self._log_prob(y) - self._log_prob(y + tau)
 
-    def _peak(self, tau: float) -> float:
+    def _loss_mode(self, tau: float) -> float:
         """The y >= -tau/2 where the loss is largest: it rises up to there and falls beyond.
 
         Infinite for log-concave laws. The default looks for it, which proves nothing: see `certified`.
         """
-        far = self._far()
+        far = self._support_end()
         y = np.concatenate([np.linspace(-tau / 2, tau, 4001), np.geomspace(tau, max(far, 2 * tau), 4000)])
         loss = self._loss(y, tau)
         if np.any(np.isnan(loss)):
@@ -98,13 +98,13 @@ class Noise(Spec):
         best = int(np.argmax(loss))
         return math.inf if loss[best] <= loss[-1] * (1 + 1e-9) else float(y[best])
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         """For eps >= 0, the ends (lo, hi) of {y: loss > eps}; lo = hi = inf only where it is empty for certain.
 
         Ends are measured from tau, where the shifted law has its middle: far out, x = y + tau would round them away.
         """
-        far = self._far()
-        summit = min(self._peak(tau), far)
+        far = self._support_end()
+        summit = min(self._loss_mode(tau), far)
         lo = self._bisect(eps, tau, np.full_like(eps, -tau / 2), np.full_like(eps, summit))
         hi = np.full_like(eps, np.inf)
         if summit < far:
@@ -114,9 +114,9 @@ class Noise(Spec):
         empty = eps >= top + 2.0**-46 * (1 + top)  # beyond what rounding could have hidden
         return np.where(empty, np.inf, lo), np.where(empty, np.inf, hi)
 
-    def _far(self) -> float:
+    def _support_end(self) -> float:
         """A point beyond which the law has no mass that a float could tell from zero."""
-        return min(float(self._magnitude(np.array(1e-280))), 1e100)
+        return min(float(self._abs_quantile(np.array(1e-280))), 1e100)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:  # noqa: ARG002 - leaves use them
         """Closed form of log E_k(tau) of the standard law for each order k, E_k = E[(z(x - tau) / z(x))^k]; or None."""
@@ -187,7 +187,7 @@ class Noise(Spec):
 
     def magnitude(self, u: npt.ArrayLike) -> Array:
         """The m with P(abs(X) >= m) = u, for u in (0, 1]."""
-        return self.known_scale * self._magnitude(np.asarray(u, dtype=np.float64))
+        return self.known_scale * self._abs_quantile(np.asarray(u, dtype=np.float64))
 
     def score(self, x: npt.ArrayLike) -> Array:
         """-z'(x)/z(x), the derivative that the Fisher information is the mean square of, any shape."""
@@ -265,7 +265,7 @@ class Noise(Spec):
 
     def _forward(self, eps: Array, tau: float) -> Array:
         """The curve for eps >= 0, NaN where it cannot be told."""
-        lo, hi = self._region(eps, tau)
+        lo, hi = self._loss_interval(eps, tau)
         ceiling = self._survival(lo)
         shifted = ceiling - self._survival(hi)
         inner, outer = self._survival(lo + tau), self._survival(hi + tau)
@@ -273,12 +273,12 @@ class Noise(Spec):
         weigh, weigh_hi = np.exp(eps + np.log(inner)), np.exp(eps + np.log(outer))
         # of what is evaluated at lo; at hi it is never larger
         margin = ceiling + weigh * (1 - np.log(np.where(inner == 0, 1.0, inner)))
-        h = shifted - (weigh - weigh_hi) + 2 * self.cdf_error * margin
+        h = shifted - (weigh - weigh_hi) + 2 * self.survival_rel_error * margin
         h = np.where(np.isnan(h), ceiling, h)  # both terms overflow: the ceiling is always a bound
         return np.where(np.isposinf(lo), 0.0, np.clip(h, 0.0, ceiling))
 
     def _survival(self, x: Array) -> Array:
-        tail = self._sf(np.abs(x))
+        tail = self._standard_sf(np.abs(x))
         return np.where(x >= 0, tail, 1.0 - tail)
 
     def _bisect(self, eps: Array, tau: float, below: Array, above: Array) -> Array:

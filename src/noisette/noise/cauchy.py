@@ -24,7 +24,7 @@ class Cauchy(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
+    sampling_error: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -33,10 +33,10 @@ class Cauchy(Noise):
     def _log_prob(self, x: Array) -> Array:
         return -np.log1p(x * x) - math.log(math.pi)
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return np.arctan2(1.0, x) / np.pi
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return 1.0 / np.tan(np.pi / 2 * u)
 
     def _loss(self, y: Array, tau: float) -> Array:
@@ -48,7 +48,7 @@ class Cauchy(Noise):
     def _score(self, x: Array) -> Array:
         return 2 * x / (1 + x * x)
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return quadratic(eps, tau, df=1.0)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:

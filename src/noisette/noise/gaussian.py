@@ -27,7 +27,7 @@ class Gaussian(Noise):
     scale: float | None = None
     certified: ClassVar[bool] = True
     # an angle is right up to 10 of 2**-52, and all but one in 2**100 draws lie within 12 of zero before it turns them
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=128, together=2)
+    sampling_error: ClassVar[Accuracy | None] = Accuracy(position=128, together=2)
     rotation_invariant: ClassVar[bool] = True
 
     @classmethod
@@ -37,10 +37,10 @@ class Gaussian(Noise):
     def _log_prob(self, x: Array) -> Array:
         return -0.5 * x * x - 0.5 * math.log(2 * math.pi)
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return np.asarray(special.ndtr(-x))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return np.asarray(-special.ndtri(u / 2))
 
     def _sample(self, n: int, generator: Generator) -> Array:
@@ -48,10 +48,12 @@ class Gaussian(Noise):
         # since it has vectors for it on every processor, and numpy on few.
         half, isa = (n + 1) // 2, _native.variant()
         if isa is None:
-            radius, angle = torch.from_numpy(generator.deep(half)), torch.from_numpy(generator.uniforms(half))
+            radius, angle = torch.from_numpy(generator.uniforms_128(half)), torch.from_numpy(generator.uniforms(half))
             return self._turned(radius, angle).view(-1)[:n].numpy()
         draws = np.empty(2 * half)
-        _native.native.gaussian_pairs(generator.words(3 * half), draws, isa)  # the same words, in the same places
+        _native.native.gaussian_pairs(
+            generator.random_words(3 * half), draws, isa
+        )  # the same words, in the same places
         return draws[:n]
 
     def _turned(self, radius: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
@@ -66,7 +68,7 @@ class Gaussian(Noise):
     def _score(self, x: Array) -> Array:
         return x
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return eps / tau - tau / 2, np.full_like(eps, np.inf)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:

@@ -32,10 +32,10 @@ class GeneralizedGaussian(Noise):
     certified: ClassVar[bool] = True
     # below, the law has no scale that a float could tell; above, it is uniform to a hundredth
     domain: ClassVar[Domain] = Domain(parameters={"shape": (0.2, 50.0)})
-    cdf_error: ClassVar[float] = 2.0**-45
+    survival_rel_error: ClassVar[float] = 2.0**-45
 
     @property
-    def accuracy(self) -> Accuracy | None:  # type: ignore[override]
+    def sampling_error(self) -> Accuracy | None:  # type: ignore[override]
         """Density by a power, of a position that is rounded itself."""
         return Accuracy(position=4, density=8 + 2 * self.shape, relative=strips(self).error)
 
@@ -47,13 +47,13 @@ class GeneralizedGaussian(Noise):
         constant = math.log(self.shape / 2) - special.gammaln(1 / self.shape)
         return np.asarray(constant - np.abs(x) ** self.shape)
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         a, y = 1 / self.shape, x**self.shape
         # y may underflow near 0, where the law is as good as uniform: y^a is x itself
         near = 0.5 - 0.5 * x / math.gamma(1 + a) * (1 - a / (1 + a) * y)
         return np.where(y < 1e-9, near, 0.5 * special.gammaincc(a, y))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         a = 1 / self.shape
         y = np.asarray(special.gammainccinv(a, u))
         return np.where(y < 1e-9, (1 - u) * math.gamma(1 + a), y**a)
@@ -75,7 +75,7 @@ class GeneralizedGaussian(Noise):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(x == 0, 0.0, np.sign(x) * self.shape * np.abs(x) ** (self.shape - 1))
 
-    def _peak(self, tau: float) -> float:  # noqa: ARG002 - the kink is where it is
+    def _loss_mode(self, tau: float) -> float:  # noqa: ARG002 - the kink is where it is
         return math.inf if self.shape >= 1 else 0.0
 
     def _std(self) -> float:

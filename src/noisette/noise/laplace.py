@@ -22,7 +22,7 @@ class Laplace(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
+    sampling_error: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -31,10 +31,10 @@ class Laplace(Noise):
     def _log_prob(self, x: Array) -> Array:
         return -np.abs(x) - math.log(2)
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return 0.5 * np.exp(-x)
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return -np.log(u)
 
     def _loss(self, y: Array, tau: float) -> Array:
@@ -49,7 +49,7 @@ class Laplace(Noise):
     def _forward(self, eps: Array, tau: float) -> Array:
         # in one piece, to full relative accuracy: losses sit at -tau and tau, and ten million coordinates would add up
         # what rounding puts between the two
-        return np.maximum(-np.expm1((eps - tau) / 2), 0.0) * (1 + 2 * self.cdf_error)
+        return np.maximum(-np.expm1((eps - tau) / 2), 0.0) * (1 + 2 * self.survival_rel_error)
 
     def _log_moments(self, orders: Array, tau: float) -> Array | None:
         # k/(2k-1) e^((k-1) tau) + (k-1)/(2k-1) e^(-k tau), less 1 and factored by the larger exponential

@@ -24,7 +24,7 @@ class Logistic(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
+    sampling_error: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -33,10 +33,10 @@ class Logistic(Noise):
     def _log_prob(self, x: Array) -> Array:
         return np.asarray(-np.abs(x) - 2 * np.log1p(np.exp(-np.abs(x))))
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return np.asarray(special.expit(-x))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return np.log(2 / u - 1)
 
     def _loss(self, y: Array, tau: float) -> Array:
@@ -48,7 +48,7 @@ class Logistic(Noise):
     def _score(self, x: Array) -> Array:
         return np.tanh(x / 2)
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return 2 * hyperbolic(eps / 2, tau / 2), np.full_like(eps, np.inf)
 
     def _std(self) -> float:

@@ -150,11 +150,11 @@ class ScipyNoise(Noise):
         with np.errstate(all="ignore"):  # far out, scipy's own densities overflow on their way to zero
             return np.asarray(self._law.logpdf(x))
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self._law.sf(x))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self._law.isf(u / 2))
 
@@ -170,7 +170,7 @@ class ScipyNoise(Noise):
     def _largest_loss(self, tau: Array) -> Array:
         return _REVIEWED[self.name]._largest_loss(tau) if self.name in _REVIEWED else super()._largest_loss(tau)
 
-    def _far(self) -> float:
+    def _support_end(self) -> float:
         return _reach(self.name, self.shapes)[0]
 
     def _std(self) -> float:

@@ -25,7 +25,7 @@ class Sech(Noise):
 
     scale: float | None = None
     certified: ClassVar[bool] = True
-    accuracy: ClassVar[Accuracy | None] = Accuracy(position=8)
+    sampling_error: ClassVar[Accuracy | None] = Accuracy(position=8)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -35,10 +35,10 @@ class Sech(Noise):
         y = np.pi / 2 * np.abs(x)
         return -y - np.log1p(np.exp(-2 * y))
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return 2 / np.pi * np.arctan(np.exp(-np.pi / 2 * x))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return -2 / np.pi * np.log(np.tan(np.pi / 4 * u))
 
     def _loss(self, y: Array, tau: float) -> Array:
@@ -50,7 +50,7 @@ class Sech(Noise):
     def _score(self, x: Array) -> Array:
         return np.pi / 2 * np.tanh(np.pi / 2 * x)
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return 2 / np.pi * hyperbolic(eps, np.pi / 2 * tau), np.full_like(eps, np.inf)
 
     def _std(self) -> float:

@@ -31,10 +31,10 @@ class StudentT(Noise):
     certified: ClassVar[bool] = True
     # below, samples leave the range of a float; above, the law is Gaussian to six digits
     domain: ClassVar[Domain] = Domain(parameters={"df": (0.2, 1e6)})
-    cdf_error: ClassVar[float] = 2.0**-45
+    survival_rel_error: ClassVar[float] = 2.0**-45
 
     @property
-    def accuracy(self) -> Accuracy | None:  # type: ignore[override]
+    def sampling_error(self) -> Accuracy | None:  # type: ignore[override]
         """Exponents of up to 140 / df cost as many ulps; below 1, tails are so long that nothing is stated."""
         return Accuracy(position=16 + 100 / self.df) if self.df >= 1 else None
 
@@ -49,10 +49,10 @@ class StudentT(Noise):
         constant = series if v > 1e3 else -special.betaln(v / 2, 0.5) - 0.5 * math.log(v)
         return np.asarray(constant - (v + 1) / 2 * np.log1p(x * x / v))
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         return np.asarray(special.stdtr(self.df, -x))
 
-    def _magnitude(self, u: Array) -> Array:
+    def _abs_quantile(self, u: Array) -> Array:
         return np.asarray(-special.stdtrit(self.df, u / 2))
 
     def _sample(self, n: int, generator: Generator) -> Array:
@@ -60,10 +60,12 @@ class StudentT(Noise):
         # since it has vectors for it on every processor, and numpy on few.
         isa = _native.variant()
         if isa is None:
-            signs, angle = (torch.from_numpy(part) for part in generator.signed(n))
-            return self._turned(torch.from_numpy(generator.deep(n)), angle.mul_(signs)).numpy()
+            signs, angle = (torch.from_numpy(part) for part in generator.signed_uniforms(n))
+            return self._turned(torch.from_numpy(generator.uniforms_128(n)), angle.mul_(signs)).numpy()
         draws = np.empty(n)
-        _native.native.student_draws(generator.words(4 * n), self.df, draws, isa)  # the same words, in the same places
+        _native.native.student_draws(
+            generator.random_words(4 * n), self.df, draws, isa
+        )  # the same words, in the same places
         return draws
 
     def _turned(self, radius: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
@@ -83,7 +85,7 @@ class StudentT(Noise):
     def _score(self, x: Array) -> Array:
         return (self.df + 1) * x / (self.df + x * x)
 
-    def _region(self, eps: Array, tau: float) -> tuple[Array, Array]:
+    def _loss_interval(self, eps: Array, tau: float) -> tuple[Array, Array]:
         return quadratic(eps, tau, df=self.df)
 
     def _std(self) -> float:

@@ -36,10 +36,10 @@ class VarianceGamma(Noise):
     scale: float | None = None
     certified: ClassVar[bool] = True
     domain: ClassVar[Domain] = Domain(parameters={"shape": (0.501, 50.0)})
-    cdf_error: ClassVar[float] = 2.0**-36
+    survival_rel_error: ClassVar[float] = 2.0**-36
 
     @property
-    def accuracy(self) -> Accuracy | None:  # type: ignore[override]
+    def sampling_error(self) -> Accuracy | None:  # type: ignore[override]
         """Density by a Bessel function of scipy."""
         return Accuracy(position=4, density=256, relative=strips(self).error)
 
@@ -66,7 +66,7 @@ class VarianceGamma(Noise):
             body = np.where(y > _FAR, asymptotic, np.where(np.isfinite(bessel), bessel, at_zero - curvature))
         return np.asarray(self._log_constant() + body)
 
-    def _sf(self, x: Array) -> Array:
+    def _standard_sf(self, x: Array) -> Array:
         nu = self._order
         near = np.clip(x, 1e-300, _NEAR)
         # integral_0^x t^nu K_nu(t) dt in Struve functions; beyond _NEAR a Gauss-Laguerre rule keeps relative accuracy
@@ -85,12 +85,12 @@ class VarianceGamma(Noise):
             outer = np.exp(self._log_constant() - start + np.log(scaled))
         return np.asarray(np.where(x < _NEAR, 0.5 - 0.5 * body, outer))
 
-    def _magnitude(self, u: Array) -> Array:
-        """By bisection on `_sf`: slow, but sampling hardly needs it."""
+    def _abs_quantile(self, u: Array) -> Array:
+        """By bisection on `_standard_sf`: slow, but sampling hardly needs it."""
         below, above = np.zeros_like(u), np.full_like(u, 690.0)
         for _ in range(64):
             middle = (below + above) / 2
-            over = 2 * self._sf(middle) > u
+            over = 2 * self._standard_sf(middle) > u
             below, above = np.where(over, middle, below), np.where(over, above, middle)
         return below
 
@@ -110,10 +110,10 @@ class VarianceGamma(Noise):
             ratio = special.kve(nu - 1, y) / special.kve(nu, y)
         return np.asarray(np.sign(x) * np.where(np.isfinite(ratio), ratio, y / (2 * max(nu - 1, 0.5))))
 
-    def _far(self) -> float:
+    def _support_end(self) -> float:
         return 690.0
 
-    def _peak(self, tau: float) -> float:  # noqa: ARG002 - the kink is where it is
+    def _loss_mode(self, tau: float) -> float:  # noqa: ARG002 - the kink is where it is
         return math.inf if self.shape >= 1 else 0.0
 
     def _std(self) -> float:

@@ -1,7 +1,7 @@
 """Training: Poisson batches, private steps, checkpoints."""
 
 from noisette.training._batching import PoissonSampler
-from noisette.training._distributed import Processes, join
+from noisette.training._distributed import Processes, process_group
 from noisette.training._fix import StatisticsDropped, fix
 from noisette.training.make_private import make_private
 from noisette.training.plan import plan
@@ -22,7 +22,7 @@ __all__ = [
     "answers",
     "check",
     "fix",
-    "join",
     "make_private",
     "plan",
+    "process_group",
 ]

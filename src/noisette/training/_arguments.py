@@ -13,13 +13,13 @@ from noisette.accounting import Ledger
 from noisette.denoisers import Denoiser, Identity
 from noisette.errors import InvalidInput
 
-__all__ = ["as_denoiser", "as_ledgers", "check_goal", "check_there"]
+__all__ = ["as_denoiser", "as_ledgers", "assert_materialized", "check_loss"]
 
 
-def check_goal(goal: Any) -> None:
+def check_loss(goal: Any) -> None:
     """Raise unless `goal` can be called with outputs and targets, or with a model and a batch.
 
-    >>> check_goal(nn.CrossEntropyLoss())
+    >>> check_loss(nn.CrossEntropyLoss())
     """
     if isinstance(goal, type):
         raise InvalidInput(f"the goal is {what(goal)}, not a loss.", hint=f"make one of it: {_made(goal)}")
@@ -59,7 +59,7 @@ def as_ledgers(ledger: Any) -> tuple[Ledger, ...]:
     return tuple(ledger)
 
 
-def check_there(parameters: Iterable[nn.Parameter]) -> None:
+def assert_materialized(parameters: Iterable[nn.Parameter]) -> None:
     """Raise where parameters have shapes only: a plan can be made of them, a step cannot."""
     if any(p.device.type == "meta" for p in parameters):
         raise InvalidInput(

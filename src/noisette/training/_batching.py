@@ -28,7 +28,7 @@ class PoissonSampler:
 
     def draw(self) -> npt.NDArray[np.int64]:
         """Indices of a fresh batch, ascending."""
-        index = np.flatnonzero(self._generator.decisions(self._examples, self._rate))
+        index = np.flatnonzero(self._generator.bernoulli(self._examples, self._rate))
         return self._cut(index) if len(index) > self._most else index
 
     def _cut(self, index: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -18,20 +18,20 @@ from torch.distributed.rendezvous import rendezvous
 from noisette._private import Private
 from noisette.errors import InvalidInput, ProcessLost
 
-__all__ = ["Processes", "join"]
+__all__ = ["Processes", "process_group"]
 
 
 @contextmanager
-def join(timeout: float = 600.0) -> Iterator[Processes]:
+def process_group(timeout: float = 600.0) -> Iterator[Processes]:
     """Inside, the processes that torchrun started are one run; a process that was started alone is one by itself.
 
     Uses gloo on CPUs and nccl on GPUs, where each process takes the GPU that torchrun numbers it by. A group that is
     there already, from Lightning Fabric or Ray Train, is used as it is. `timeout` is how many seconds to wait for a
     process that says nothing before it counts as lost.
 
-    >>> with join() as processes:
+    >>> with process_group() as processes:
     ...     processes
-    Processes(number=0, size=1)
+    Processes(rank=0, size=1)
     """
     if _joined() or _started() == 1:
         yield Processes.current()
@@ -63,7 +63,7 @@ class Processes:
     too long, makes it raise `ProcessLost` in the others.
     """
 
-    number: int = 0
+    rank: int = 0
     size: int = 1
 
     @classmethod
@@ -79,11 +79,11 @@ class Processes:
         return cls()
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that pays, writes and prints."""
-        return self.number == 0
+        return self.rank == 0
 
-    def total(self, part: Private) -> Private:
+    def all_reduce(self, part: Private) -> Private:
         """The sum of every process's `part`, equal on all of them bit by bit."""
         if self.size == 1:
             return part
@@ -92,14 +92,14 @@ class Processes:
             dist.all_reduce(values)
         return Private(values)
 
-    def from_first(self, data: bytes) -> bytes:
+    def broadcast_bytes(self, data: bytes) -> bytes:
         """The `data` of process 0, which others may leave empty."""
         if self.size == 1:
             return data
         length = torch.tensor([len(data)], device=_control())
         with self._contact():
             dist.broadcast(length, src=0)
-            if self.first:
+            if self.is_main:
                 content = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0).byte()
                 content = content.to(_control())
             else:
@@ -107,7 +107,7 @@ class Processes:
             dist.broadcast(content, src=0)
         return bytes(content.cpu().numpy())
 
-    def gathered(self, numbers: Sequence[int]) -> list[list[int]]:
+    def all_gather(self, numbers: Sequence[int]) -> list[list[int]]:
         """The `numbers` of every process, in their order; they are 64-bit, and as many everywhere."""
         mine = torch.tensor(numbers, dtype=torch.int64, device=_control() if self.size > 1 else "cpu")
         if self.size == 1:
@@ -117,7 +117,7 @@ class Processes:
             dist.all_gather(out, mine)
         return [numbers.tolist() for numbers in out]
 
-    def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast_(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite `tensors` by those of process 0."""
         if self.size == 1:
             return
@@ -127,11 +127,11 @@ class Processes:
                 dist.broadcast(content, src=0)
                 tensor.copy_(content)
 
-    def check_same(self, hint: str, **values: object) -> None:
+    def assert_same(self, hint: str, **values: object) -> None:
         """Refuse to go on where a value has another text form on another process; names tell which one."""
         if self.size == 1:
             return
-        everywhere = self.gathered([_digest(repr(value).encode()) for value in values.values()])
+        everywhere = self.all_gather([_digest(repr(value).encode()) for value in values.values()])
         for name, *digests in zip(values, *everywhere, strict=True):
             other = next((number for number, digest in enumerate(digests) if digest != digests[0]), None)
             if other is not None:
@@ -139,7 +139,7 @@ class Processes:
 
     def digests(self, value: str) -> tuple[int, ...]:
         """A number for the `value` of every process, in their order: equal numbers stand for equal values."""
-        return tuple(found for (found,) in self.gathered([_digest(value.encode())]))
+        return tuple(found for (found,) in self.all_gather([_digest(value.encode())]))
 
     def check_same_weights(self, parameters: Iterable[Tensor], updates: int) -> None:
         """Refuse to go on where a process has other `parameters`: cheap, so that it can be done often.
@@ -150,7 +150,7 @@ class Processes:
             return
         bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}
         sums = [p.detach().view(bits[p.element_size()]).sum(dtype=torch.int64) for p in parameters]
-        everywhere = self.gathered([updates, int(torch.stack(sums).sum())])
+        everywhere = self.all_gather([updates, int(torch.stack(sums).sum())])
         first = everywhere[0]
         for number, found in enumerate(everywhere):
             if found != first:
@@ -173,7 +173,7 @@ class Processes:
             yield
         except RuntimeError as error:  # what torch.distributed raises for lost, late and reset connections alike
             raise ProcessLost(
-                f"process {self.number} lost contact with another process of the run.",
+                f"process {self.rank} lost contact with another process of the run.",
                 hint="it tells why, unless it was killed; resume the run, with as many processes as you like",
             ) from error
 

@@ -50,20 +50,20 @@ class Guard:
         with _LOCK:
             _GUARDS[self] = frozenset(map(id, self._parameters))
 
-    def written(self, *, last: bool) -> None:
+    def on_grads_written(self, *, last: bool) -> None:
         """Private gradients have just been written; after the `last` ones, the guard rests once they are used."""
         self._written += 1
         self._last, self._steps = last, Guard.steps
         if (last or self._written <= _FIRST) and self._something():
             self._sums = self._places()
 
-    def clear(self) -> None:
+    def clear_grads(self) -> None:
         """Let the last gradients go: the memory is needed for the next ones."""
         self._sums = []
         for parameter in self._parameters:
             parameter.grad = None
 
-    def rest(self) -> None:
+    def disarm(self) -> None:
         """The model may be used for anything, until private gradients are written again."""
         self.on, self._sums = False, []
 
@@ -73,7 +73,7 @@ class Guard:
             self._sums = []
             self.on = not self._last
 
-    def check_used(self) -> None:
+    def assert_used(self) -> None:
         """Raise where the parameters are where they were, and the last gradients are gone or were nobody's.
 
         Gradients that are still there may have been looked at only, once.

@@ -10,17 +10,17 @@ from noisette._private import Private
 from noisette.encoders import Encoder
 from noisette.training._datasets import Index
 
-__all__ = ["Gathering"]
+__all__ = ["GroupedEncoder"]
 
 
-class Gathering:
+class GroupedEncoder:
     """Adds up the encodings of groups. Rows are kept until their group is whole, and no longer.
 
     The rows of a group are added in the order of their positions in the draw, in whatever order they come: sums of
     floats depend on it, and the order in which rows come depends on the examples of other groups.
 
     >>> from noisette.encoders import L2
-    >>> gathering = Gathering(L2(dim=2), np.array([0, 0, 1]))
+    >>> gathering = GroupedEncoder(L2(dim=2), np.array([0, 0, 1]))
     >>> gathering.add(np.array([1, 2]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     >>> gathering.add(np.array([0]), torch.tensor([[0.0, 0.0]]))
     >>> gathering.total.unsafe_values()

@@ -19,16 +19,16 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from noisette._private import silence
 from noisette._pytree import Batch, Packed, as_batch, change, joined, kind, packed, size, unpacked
 from noisette.errors import InvalidInput, NoisetteError, Unreadable
-from noisette.training._datasets import Draw, Examples, Index, Part
+from noisette.training._datasets import BatchDraw, ExampleChunk, Examples, Index
 
-__all__ = ["Read"]
+__all__ = ["LoaderExamples"]
 
 _TRIM = 32  # batches after which memory is given back: asking the system for it again takes as long as a small step
 
 Collate = Callable[[list[Any]], Any]
 
 
-class Read(Examples):
+class LoaderExamples(Examples):
     """The examples of a map-style Dataset, read by `workers` processes, `piece` examples at a time.
 
     Each example is read and collated by itself, as a batch of one, so that it cannot be padded, mixed or dropped
@@ -36,8 +36,8 @@ class Read(Examples):
     read ahead. Workers hold no key of any generator; `seed` decides what they draw to change pictures with. Numbers
     that are no tensors become tensors of type `dtype`.
 
-    >>> read = Read([([1.0, 1.0], 0), ([0.0, 0.0], 1)], None, workers=0, piece=8, expected=2)
-    >>> len(read), read.some(np.array([1]))
+    >>> read = LoaderExamples([([1.0, 1.0], 0), ([0.0, 0.0], 1)], None, workers=0, piece=8, expected=2)
+    >>> len(read), read.get(np.array([1]))
     (2, [(tensor([[0., 0.]]), tensor([1]))])
     """
 
@@ -62,13 +62,13 @@ class Read(Examples):
     def __len__(self) -> int:
         return self._count
 
-    def like(self) -> Batch:
+    def spec_batch(self) -> Batch:
         """The first example, as a batch of one."""
         if not self._count:
             raise InvalidInput("the data set is empty.", hint="give at least one example")
-        return self.some(np.zeros(1, dtype=np.int64))[0]
+        return self.get(np.zeros(1, dtype=np.int64))[0]
 
-    def some(self, index: Index) -> list[Batch]:
+    def get(self, index: Index) -> list[Batch]:
         """The examples at `index`.
 
         Where there are workers, one reads them: a data set that opens a file when it is first read would else hand
@@ -77,11 +77,11 @@ class Read(Examples):
         arriving = self._arriving([index.tolist()], min(1, self._workers))
         return [batch for _, batch in _next(arriving) or []]
 
-    def stream(self, draws: Iterator[Draw]) -> Iterator[tuple[Draw, Iterator[Part]]]:
+    def stream(self, draws: Iterator[BatchDraw]) -> Iterator[tuple[BatchDraw, Iterator[ExampleChunk]]]:
         """Every draw with its examples; one batch is read ahead where there are workers."""
-        drawn: deque[tuple[Draw, int]] = deque()
+        drawn: deque[tuple[BatchDraw, int]] = deque()
         arriving = self._arriving(_Pieces(draws, drawn, self._piece), self._workers)
-        waiting: deque[list[Part]] = deque()
+        waiting: deque[list[ExampleChunk]] = deque()
         for number in itertools.count(1):
             if not drawn and (piece := _next(arriving)) is not None:
                 waiting.append(piece)
@@ -114,7 +114,7 @@ class Read(Examples):
         found: Iterator[Any] = arriving
         return found
 
-    def _parts(self, count: int, waiting: deque[list[Part]], arriving: Iterator[Any]) -> Iterator[Part]:
+    def _parts(self, count: int, waiting: deque[list[ExampleChunk]], arriving: Iterator[Any]) -> Iterator[ExampleChunk]:
         for number in range(count):
             piece = waiting.popleft() if waiting else _next(arriving)
             if piece is None:
@@ -125,7 +125,7 @@ class Read(Examples):
 class _Pieces(Sampler[list[int]]):
     """Indices of draws in pieces; notes every draw, and in how many pieces it comes, as it is asked for."""
 
-    def __init__(self, draws: Iterator[Draw], drawn: deque[tuple[Draw, int]], piece: int) -> None:
+    def __init__(self, draws: Iterator[BatchDraw], drawn: deque[tuple[BatchDraw, int]], piece: int) -> None:
         self._draws, self._drawn, self._piece = draws, drawn, piece
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -201,7 +201,7 @@ def _grouped(examples: Sequence[Batch | _Failed]) -> tuple[list[Index], Packed] 
     return positions, packed([joined(batches) for _, batches in groups])
 
 
-def _next(arriving: Iterator[Any]) -> list[Part] | None:
+def _next(arriving: Iterator[Any]) -> list[ExampleChunk] | None:
     """The next piece; None after the last one."""
     try:
         found = next(arriving, None)

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from noisette.errors import InvalidInput
 
-__all__ = ["draws_its_own", "foreign_batches"]
+__all__ = ["external_batching_error", "reject_loader_options"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,7 +16,7 @@ R = TypeVar("R")
 _FOREIGN = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last")
 
 
-def foreign_batches(what: str) -> InvalidInput:
+def external_batching_error(what: str) -> InvalidInput:
     """The error for batches that `what` would draw."""
     return InvalidInput(
         f"{what} draws batches of its own: of a fixed size or from shuffled passes, they are another mechanism, whose "
@@ -25,14 +25,14 @@ def foreign_batches(what: str) -> InvalidInput:
     )
 
 
-def draws_its_own(function: Callable[P, R]) -> Callable[P, R]:
+def reject_loader_options(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, which refuses a DataLoader's options with the reason, and not as arguments that are not known."""
 
     @wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
         for name in _FOREIGN:
             if name in options:
-                raise foreign_batches(f"what {name}= asks for")
+                raise external_batching_error(f"what {name}= asks for")
         return function(*args, **options)
 
     return wrapped

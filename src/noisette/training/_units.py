@@ -13,19 +13,19 @@ from noisette.errors import InvalidInput
 from noisette.random import Generator
 from noisette.training._datasets import Index
 
-__all__ = ["Units", "missing", "numbered"]
+__all__ = ["Units", "encode_ids", "is_missing_id"]
 
 _NOTHING = {"", "nan", "NaN", "NaT", "<NA>", "None", "null", "NULL"}
 """What programs write where there is nothing: arrays of text and tables have it in the place of an id."""
 
 
-def numbered(ids: Any) -> Index:
+def encode_ids(ids: Any) -> Index:
     """A number for every id, (N,): the same for equal ones, counted in the order in which they first come.
 
     Ids are of any hashable type. A missing one (None, NaN, an empty text, what programs write for these) is an error:
     the example is somebody's.
 
-    >>> numbered(["ada", "bob", "ada"]).tolist()
+    >>> encode_ids(["ada", "bob", "ada"]).tolist()
     [0, 1, 0]
     """
     given = _listed(ids)
@@ -45,7 +45,7 @@ def numbered(ids: Any) -> Index:
                 f"an id is a {type(one).__name__}, which cannot be told from others.",
                 hint="give one number, text or other hashable value for each example",
             ) from None
-    if any(map(missing, seen)):
+    if any(map(is_missing_id, seen)):
         raise InvalidInput(
             "some examples have no id (None, NaN, an empty text or a word for them).",
             hint="give those ids, each its own where nobody knows better, or leave the examples out",
@@ -63,10 +63,10 @@ def _listed(ids: Any) -> Any:
     return ids
 
 
-def missing(one: object) -> bool:
+def is_missing_id(one: object) -> bool:
     """Whether an id says nothing: None, NaN, or a text that stands for them; also as a part of a tuple.
 
-    >>> missing("ada"), missing(""), missing(("ward 3", float("nan")))
+    >>> is_missing_id("ada"), is_missing_id(""), is_missing_id(("ward 3", float("nan")))
     (False, True, True)
     """
     try:
@@ -84,7 +84,7 @@ class Units:
     >>> units = Units.of(["ada", "bob", "ada", "ada"], examples=4, per_unit=2)
     >>> len(units)
     2
-    >>> index, groups = units.taken(np.array([0, 1]), Generator(seed=0))
+    >>> index, groups = units.sample_members(np.array([0, 1]), Generator(seed=0))
     >>> groups.tolist(), index[-1]
     ([0, 0, 1], np.int64(1))
     """
@@ -98,7 +98,7 @@ class Units:
     @classmethod
     def of(cls, ids: Any, examples: int, per_unit: int) -> Self:
         """The units of so many `examples`, each with an id."""
-        numbers = numbered(ids)
+        numbers = encode_ids(ids)
         if len(numbers) != examples:
             raise InvalidInput(
                 f"there are {len(numbers)} ids for {examples} examples.", hint="give one id for each example, in order"
@@ -108,7 +108,7 @@ class Units:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def taken(self, drawn: Index, generator: Generator) -> tuple[Index, Index]:
+    def sample_members(self, drawn: Index, generator: Generator) -> tuple[Index, Index]:
         """Of the units `drawn` (k,), at most `per_unit` examples each, at random: indices (n,) and their groups (n,).
 
         Groups count from 0 in the order of `drawn`, and ascend.

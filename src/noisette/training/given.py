@@ -10,14 +10,14 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from noisette._pytree import as_batch
 from noisette.errors import InvalidInput
-from noisette.training._datasets import Held
-from noisette.training._reject_loader_options import foreign_batches
+from noisette.training._datasets import InMemoryExamples
+from noisette.training._reject_loader_options import external_batching_error
 from noisette.training.mapped import Mapped, has_mapped
 
 __all__ = ["count", "held"]
 
 
-def held(data: Any, dtype: torch.dtype | None = None) -> Held | None:
+def held(data: Any, dtype: torch.dtype | None = None) -> InMemoryExamples | None:
     """What a user calls data where it is in memory, or mapped into it; None where examples have to be read.
 
     Numbers that are no tensors become tensors of type `dtype`.
@@ -26,7 +26,7 @@ def held(data: Any, dtype: torch.dtype | None = None) -> Held | None:
     3
     """
     if isinstance(data, DataLoader):
-        raise foreign_batches("a DataLoader")
+        raise external_batching_error("a DataLoader")
     if isinstance(data, IterableDataset):
         raise InvalidInput(
             f"{type(data).__name__} gives examples in an order of its own, and Poisson sampling needs any at any time.",
@@ -40,7 +40,7 @@ def held(data: Any, dtype: torch.dtype | None = None) -> Held | None:
         )
     if _is_read(data):
         return None
-    return Mapped(data, dtype) if has_mapped(data) else Held(as_batch(data, dtype))
+    return Mapped(data, dtype) if has_mapped(data) else InMemoryExamples(as_batch(data, dtype))
 
 
 def count(data: Any) -> int:

@@ -10,33 +10,33 @@ from typing import Any
 import torch
 from torch import nn
 
-from noisette._gradients import Gradients, Inexact, Loss
+from noisette._gradients import Inexact, Loss, PerExampleGradients
 from noisette._numerics import fingerprint
-from noisette._quantization import MOST
+from noisette._quantization import MAX_ROWS
 from noisette._spec import whole
 from noisette.accounting import Ledger
 from noisette.denoisers import Denoiser
 from noisette.errors import InvalidInput
-from noisette.mechanism import Mechanism, Mechanisms, as_mechanisms
+from noisette.mechanism import Mechanism, Mechanisms, to_mechanism_tuple
 from noisette.objectives import Objective
 from noisette.random import as_seed
 from noisette.sampling import UNIT
-from noisette.training._arguments import as_denoiser, as_ledgers, check_goal, check_there
+from noisette.training._arguments import as_denoiser, as_ledgers, assert_materialized, check_loss
 from noisette.training._datasets import Examples
 from noisette.training._distributed import Processes
-from noisette.training._rank_slice import Share
-from noisette.training._reading import Read
-from noisette.training._reject_loader_options import draws_its_own
+from noisette.training._rank_slice import RankSlice
+from noisette.training._reading import LoaderExamples
+from noisette.training._reject_loader_options import reject_loader_options
 from noisette.training._units import Units
 from noisette.training.closing import refuse_closed_over
 from noisette.training.given import held
 from noisette.training.plan import with_dim
 from noisette.training.private_run import PrivateRun
 
-__all__ = ["examples_of", "make_private"]
+__all__ = ["make_private", "to_examples"]
 
 
-@draws_its_own
+@reject_loader_options
 def make_private(
     model: nn.Module,
     goal: Loss | Objective,
@@ -85,14 +85,14 @@ def make_private(
     >>> print(private.guarantee(delta=1e-5))
     epsilon = 2.087 at delta = 1e-05
     """
-    check_goal(goal)
+    check_loss(goal)
     denoiser, ledgers, seed = as_denoiser(denoiser), as_ledgers(ledger), as_seed(seed)
     per_unit = whole("per_unit", per_unit, least=1)
-    mechanisms = as_mechanisms(mechanism)
-    gradients = Gradients(model, goal, chunk=chunk, exactly=any(one.encoder.jumps for one in mechanisms))
+    mechanisms = to_mechanism_tuple(mechanism)
+    gradients = PerExampleGradients(model, goal, chunk=chunk, exactly=any(one.encoder.jumps for one in mechanisms))
     if not mechanisms:
         raise InvalidInput("no mechanism was given.", hint="give at least one Mechanism")
-    check_there(model.parameters())
+    assert_materialized(model.parameters())
     mechanisms = tuple(_for_units(with_dim(one, gradients.dim), units is not None) for one in mechanisms)
     for one in mechanisms:
         _ = one.noise.known_scale
@@ -100,39 +100,43 @@ def make_private(
     expected = max(one.rate for one in mechanisms) / processes.size
     double = gradients.parameters[0].dtype == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
-    examples = examples_of(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
+    examples = to_examples(data, collate_fn, whole("workers", workers, least=0), chunk, expected, seed, dtype)
     refuse_closed_over(model, goal, len(examples))
     size = 1 if units is None else per_unit
-    gradients.check(examples.like(), likely=max(_likely(one, expected * len(examples), size) for one in mechanisms))
-    if len(examples) > MOST and expected * processes.size * len(examples) > MOST / 2:  # or more come once in e^1000000
+    gradients.check(
+        examples.spec_batch(), likely=max(_likely(one, expected * len(examples), size) for one in mechanisms)
+    )
+    if (
+        len(examples) > MAX_ROWS and expected * processes.size * len(examples) > MAX_ROWS / 2
+    ):  # or more come once in e^1000000
         raise InvalidInput(
-            f"batches of more than {MOST // 2:,} examples are expected, and so many may not add up exactly.",
+            f"batches of more than {MAX_ROWS // 2:,} examples are expected, and so many may not add up exactly.",
             hint="lower the rate",
         )
-    if ledgers and not processes.first:
+    if ledgers and not processes.is_main:
         raise InvalidInput(
-            f"process {processes.number} was given a ledger.",
-            hint="open it in process 0 only, where processes.first is true",
+            f"process {processes.rank} was given a ledger.",
+            hint="open it in process 0 only, where processes.is_main is true",
         )
     processes.check_device(gradients.device)
     plan = {"mechanism": mechanisms, "denoiser": denoiser, "number_of_parameters": gradients.dim, "seed": seed}
-    processes.check_same("give every process the same arguments", **plan)
+    processes.assert_same("give every process the same arguments", **plan)
     if sharded and (units is not None or any(one.encoder.micro_batch > 1 for one in mechanisms)):
         raise InvalidInput(
             f"a {'unit' if units is not None else 'micro-batch'} may have examples of several processes.",
             hint="give every process all examples" + (", or take micro_batch=1" if units is None else ""),
         )
     people = None if units is None else Units.of(units, len(examples), per_unit)
-    share = Share.agreed(processes, examples, sharded=sharded, units=people)
+    share = RankSlice.agreed(processes, examples, sharded=sharded, units=people)
     _check_count(share, mechanisms)
-    processes.copy_from_first(model.state_dict().values())
+    processes.broadcast_(model.state_dict().values())
     unlike = _computing_unlike(processes, gradients, mechanisms)
     run = PrivateRun(gradients, examples, mechanisms, share=share, denoiser=denoiser, ledgers=ledgers, seed=seed)
     run.stamp(*["inexact"] * unlike)
     return run
 
 
-def _computing_unlike(processes: Processes, gradients: Gradients, mechanisms: Mechanisms) -> bool:
+def _computing_unlike(processes: Processes, gradients: PerExampleGradients, mechanisms: Mechanisms) -> bool:
     """Whether an example's gradient may depend on the process that computes it, and so on who else was drawn."""
     if len(set(processes.digests(f"{gradients.exact} {fingerprint()}"))) == 1:
         return False
@@ -148,14 +152,14 @@ def _computing_unlike(processes: Processes, gradients: Gradients, mechanisms: Me
 
 def _likely(mechanism: Mechanism, expected: float, per_draw: int) -> int:
     """About how many examples sizes are made for: where batches are cut, for those of the largest, whoever is drawn."""
-    most = mechanism.sampling.most
+    most = mechanism.sampling.max_batch
     return math.ceil(expected) if most is None else most * per_draw
 
 
 def _for_units(mechanism: Mechanism, given: bool) -> Mechanism:
     """`mechanism` for units where they are `given`; an error where it is for them, or cannot be, and they are not."""
     if not given:
-        if mechanism.sampling.of == UNIT:
+        if mechanism.sampling.unit == UNIT:
             raise InvalidInput(
                 "the mechanism is for units, and nobody says whose examples are whose.",
                 hint="give units=ids, one id for each example",
@@ -163,21 +167,22 @@ def _for_units(mechanism: Mechanism, given: bool) -> Mechanism:
         return mechanism
     if mechanism.encoder.micro_batch > 1:
         raise InvalidInput("micro-batches of units are not known here.", hint="take micro_batch=1: a unit is a group")
-    return mechanism.replace(sampling=mechanism.sampling.replace(of=UNIT))
+    return mechanism.replace(sampling=mechanism.sampling.replace(unit=UNIT))
 
 
-def _check_count(share: Share, mechanisms: Mechanisms) -> None:
+def _check_count(share: RankSlice, mechanisms: Mechanisms) -> None:
     if share.examples == 0:
         raise InvalidInput("the data set is empty.", hint="give at least one example")
     for one in mechanisms:
-        if one.sampling.units is not None and share.sampled > one.sampling.units:
+        if one.sampling.population is not None and share.num_sampled > one.sampling.population:
             raise InvalidInput(
-                f"the cut is accounted for {one.sampling.units} {one.sampling.of}s, and there are {share.sampled}.",
-                hint=f"give Poisson(..., units={share.sampled}), or a public number that is not smaller",
+                f"the cut is accounted for {one.sampling.population} {one.sampling.unit}s, and there are "
+                f"{share.num_sampled}.",
+                hint=f"give Poisson(..., population={share.num_sampled}), or a public number that is not smaller",
             )
 
 
-def examples_of(
+def to_examples(
     data: Any,
     collate_fn: Callable[[list[Any]], Any] | None,
     workers: int,
@@ -190,7 +195,7 @@ def examples_of(
     found = held(data, dtype)
     if found is None:
         expected = rate * len(data)
-        return Read(data, collate_fn, workers=workers, piece=chunk, expected=expected, seed=seed, dtype=dtype)
+        return LoaderExamples(data, collate_fn, workers=workers, piece=chunk, expected=expected, seed=seed, dtype=dtype)
     if collate_fn is not None or workers:
         raise InvalidInput(
             "the data is in memory, where nothing is read or collated.",

@@ -11,19 +11,19 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
 from noisette._pytree import Batch, as_batch, is_array, plain
-from noisette.training._datasets import Held, Index
+from noisette.training._datasets import Index, InMemoryExamples
 
 __all__ = ["Mapped", "has_mapped"]
 
 
-class Mapped(Held):
+class Mapped(InMemoryExamples):
     """Examples that are, at least in part, rows of arrays mapped into memory; those with a fraction become `dtype`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     array = np.memmap(file.name, np.float64, mode="w+", shape=(4, 2))
     ...     array[:] = np.arange(4)[:, None]
-    ...     Mapped((array, [0, 1, 0, 1]), torch.float32).some(np.array([3, 1]))
+    ...     Mapped((array, [0, 1, 0, 1]), torch.float32).get(np.array([3, 1]))
     [(tensor([[3., 3.],
             [1., 1.]]), tensor([1, 1]))]
     """
@@ -35,11 +35,11 @@ class Mapped(Held):
         )
         super().__init__(tree_map(_shape_alone, self._parts))
 
-    def like(self) -> Batch:
+    def spec_batch(self) -> Batch:
         """A batch of at most one example."""
         return self._rows(np.arange(min(1, len(self))))
 
-    def some(self, index: Index) -> list[Batch]:
+    def get(self, index: Index) -> list[Batch]:
         """The examples at `index`, read from their files."""
         return [self._rows(index)]
 

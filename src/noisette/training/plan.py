@@ -9,7 +9,7 @@ from torch import nn
 
 from noisette._gradients import trained_parameters
 from noisette._spec import positive, whole
-from noisette.accounting._truncation import largest_batch
+from noisette.accounting._truncation import min_max_batch
 from noisette.accounting.account import check_delta
 from noisette.accounting.calibrate import calibrate
 from noisette.encoders import L2, Encoder
@@ -17,7 +17,7 @@ from noisette.errors import InvalidInput
 from noisette.mechanism import Mechanism
 from noisette.noise import Gaussian, Noise
 from noisette.sampling import EXAMPLE, UNIT, Poisson
-from noisette.training._reject_loader_options import draws_its_own
+from noisette.training._reject_loader_options import reject_loader_options
 from noisette.training._units import Units
 from noisette.training.given import count
 
@@ -27,7 +27,7 @@ __all__ = ["plan", "with_dim"]
 _SHARE_OF_THE_CUT = 0.01  # of delta
 
 
-@draws_its_own
+@reject_loader_options
 def plan(
     model: nn.Module,
     data: Any,
@@ -49,7 +49,7 @@ def plan(
     parameters and the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
 
     With `units`, one id for each example, people are drawn and protected with all of their examples: `batch` counts
-    people. With `cap`, no batch is ever larger than the mechanism's ``sampling.most``, chosen so that cutting those
+    people. With `cap`, no batch is ever larger than the mechanism's ``sampling.max_batch``, chosen so that cutting those
     that are costs at most a hundredth of delta: memory is then fixed beforehand.
 
     >>> import torch
@@ -69,11 +69,11 @@ def plan(
     if (steps is None) == (epochs is None):
         raise InvalidInput("a plan needs either steps or epochs.", hint="give one of the two")
     taken = whole("steps", steps, least=1) if steps is not None else _steps(epochs, examples, size)
-    sampling = Poisson(size / examples, of=of)
+    sampling = Poisson(size / examples, unit=of)
     if cap:
         budget = positive("epsilon", epsilon), _SHARE_OF_THE_CUT * check_delta(delta, examples, of)
-        most = largest_batch(sampling.rate, examples, taken, *budget)
-        sampling = sampling.replace(most=most, units=examples)
+        most = min_max_batch(sampling.rate, examples, taken, *budget)
+        sampling = sampling.replace(max_batch=most, population=examples)
     open_plan = Mechanism(encoder or L2(), noise or Gaussian(), steps=taken, sampling=sampling)
     return calibrate(with_dim(open_plan, dim), epsilon, delta, examples=examples)
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients, own_randomness
+from noisette._gradients import PerExampleGradients, isolated_rng
 from noisette._numerics import fingerprint
 from noisette._private import Private, Released, silence
 from noisette._pytree import change
@@ -19,13 +19,13 @@ from noisette._spec import canonical
 from noisette.accounting import Ledger, guarantee
 from noisette.denoisers import Denoiser, State
 from noisette.errors import BudgetSpent, InvalidInput, MechanismMismatch
-from noisette.mechanism import Guarantee, Mechanism, Mechanisms, hash_of, in_order
+from noisette.mechanism import Guarantee, Mechanism, Mechanisms, mechanisms_hash, normalize_flags
 from noisette.random import Generator
-from noisette.training._datasets import Draw, Examples, Part
+from noisette.training._datasets import BatchDraw, ExampleChunk, Examples
 from noisette.training._grad_guard import Guard
-from noisette.training._grouped_encoder import Gathering
+from noisette.training._grouped_encoder import GroupedEncoder
 from noisette.training._lookahead import ahead, flat
-from noisette.training._rank_slice import Share, draws
+from noisette.training._rank_slice import RankSlice, batch_draws
 
 __all__ = ["PrivateRun"]
 
@@ -43,34 +43,34 @@ class PrivateRun:
 
     def __init__(
         self,
-        gradients: Gradients,
+        gradients: PerExampleGradients,
         examples: Examples,
         mechanisms: Mechanisms,
         *,
-        share: Share,
+        share: RankSlice,
         denoiser: Denoiser,
         ledgers: Sequence[Ledger],
         seed: int | None,
     ) -> None:
         self.mechanisms, self.denoiser, self.processes = mechanisms, denoiser, share.processes
         self._gradients, self._examples, self._share = gradients, examples, share
-        self._stream: Iterator[tuple[Draw, Iterator[Part]]] | None = None
-        self._lock, self._begun = threading.Lock(), False
+        self._stream: Iterator[tuple[BatchDraw, Iterator[ExampleChunk]]] | None = None
+        self._lock, self._started = threading.Lock(), False
         self._ledgers = tuple(ledgers)
-        secret = None if seed is not None else self.processes.from_first(os.urandom(32))
+        secret = None if seed is not None else self.processes.broadcast_bytes(os.urandom(32))
         self._noise = Generator(seed, purpose="noise", secret=secret)
         self._sampling = Generator(seed, purpose="sampling", secret=secret)
         # dropout, and what a data set draws: each process its own, or examples of two would share theirs
-        self._dropout = Generator(seed, purpose=f"dropout {self.processes.number}", secret=secret)
+        self._dropout = Generator(seed, purpose=f"dropout {self.processes.rank}", secret=secret)
         self._previous: Tensor | None = None
         self.state: State = denoiser.init(mechanisms[0].noise, gradients.dim)
-        self._unused = [0] * len(mechanisms)
+        self._prepaid = [0] * len(mechanisms)
         # the first ledger counts this run's own steps, also those of an earlier process that was cut off
-        paid = _paid(mechanisms, self._ledgers[0]) if self._ledgers else self._unused
-        self._paid = self.processes.gathered(paid)[0]
-        self.updates = 0
+        paid = _paid(mechanisms, self._ledgers[0]) if self._ledgers else self._prepaid
+        self._paid = self.processes.all_gather(paid)[0]
+        self.num_updates = 0
         self._guard = Guard(gradients.parameters)
-        self.stamps: tuple[str, ...] = ()
+        self.flags: tuple[str, ...] = ()
         self._computing = self.processes.digests(fingerprint())
         self.stamp(*["reproducible"] * self._noise.reproducible, *["inexact"] * (not gradients.exact))
 
@@ -85,7 +85,7 @@ class PrivateRun:
         return self._gradients.parameters
 
     @property
-    def paid(self) -> int:
+    def steps_paid(self) -> int:
         """Steps paid so far, also by earlier processes of the same run."""
         return sum(self._paid)
 
@@ -95,23 +95,23 @@ class PrivateRun:
         return sum(mechanism.steps for mechanism in self.mechanisms)
 
     @property
-    def left(self) -> int:
+    def steps_remaining(self) -> int:
         """Steps that can still be taken."""
         return sum(map(self._left, range(len(self.mechanisms))))
 
     @property
     def reproducible(self) -> bool:
-        """Whether this process draws noise and batches from a seed; `stamps` tell of earlier ones as well."""
+        """Whether this process draws noise and batches from a seed; `flags` tell of earlier ones as well."""
         return self._noise.reproducible
 
-    def stamp(self, *stamps: str) -> None:
+    def stamp(self, *flags: str) -> None:
         """Qualify every guarantee of this run and, from the next payment on, of its ledgers."""
-        self.stamps = in_order((*self.stamps, *stamps))
+        self.flags = normalize_flags((*self.flags, *flags))
 
     def guarantee(self, delta: float, accountant: str = "pld") -> Guarantee:
-        """What the steps paid so far promise at `delta`, with the stamps of the run."""
+        """What the steps paid so far promise at `delta`, with the flags of the run."""
         spent = tuple(m.replace(steps=steps) for m, steps in zip(self.mechanisms, self._paid, strict=True))
-        return guarantee(spent, delta, accountant, examples=self._share.sampled).stamped(*self.stamps)
+        return guarantee(spent, delta, accountant, examples=self._share.num_sampled).with_flags(*self.flags)
 
     def __len__(self) -> int:
         """The turns of a loop that begins now, which are the steps that are left: what a progress bar asks for.
@@ -125,7 +125,7 @@ class PrivateRun:
         >>> len(private), len(list(private)), len(private)
         (3, 3, 0)
         """
-        return self.left
+        return self.steps_remaining
 
     def __bool__(self) -> bool:
         """Whether it is a run, and not None: also where no step is left."""
@@ -133,10 +133,10 @@ class PrivateRun:
 
     def __iter__(self) -> Iterator[int]:
         """Take steps until the budget is spent; yields the number of updates so far."""
-        while self.left:
+        while self.steps_remaining:
             self.step()
-            yield self.updates
-        self._guard.check_used()
+            yield self.num_updates
+        self._guard.assert_used()
         self.close()
 
     def step(self) -> Released:
@@ -147,17 +147,17 @@ class PrivateRun:
                 raise BudgetSpent(
                     f"all {self.total} steps of the mechanism are spent.", hint="plan more steps before the run starts"
                 )
-            self._guard.check_used()
-            self._guard.clear()
-            self._begun = True
+            self._guard.assert_used()
+            self._guard.clear_grads()
+            self._started = True
             try:
-                denoised = self._taken(which)
+                denoised = self._run_step(which)
             except BaseException:
                 self._stream = None  # what was read ahead is for other steps than those that are left
                 raise
-            self.updates += 1
-            self._guard.written(last=not self.left)
-            if not self.left:
+            self.num_updates += 1
+            self._guard.on_grads_written(last=not self.steps_remaining)
+            if not self.steps_remaining:
                 self._stream = None
             return denoised
 
@@ -167,12 +167,12 @@ class PrivateRun:
         The next step begins anew.
         """
         self._stream = None
-        self._guard.rest()
+        self._guard.disarm()
 
-    def _taken(self, which: int) -> Released:
+    def _run_step(self, which: int) -> Released:
         mechanism, self._guard.on = self.mechanisms[which], True
         # from a secret: under a seed that others know, one example more would change what all others draw
-        fresh = own_randomness(self._gradients.device, int(self._dropout.words(1)[0] >> np.uint64(1)))
+        fresh = isolated_rng(self._gradients.device, int(self._dropout.random_words(1)[0] >> np.uint64(1)))
         self._gradients.recheck()
         if self.processes.size > 1 and self.processes.digests(fingerprint()) != self._computing:
             raise InvalidInput(
@@ -180,7 +180,7 @@ class PrivateRun:
                 hint="leave torch.set_num_threads and the like alone until the run has ended; resume it",
             )
         with fresh, silence(), ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
-            total = self._private_sum(mechanism)
+            total = self._encode_batch_sum(mechanism)
         self.stamp(*["inexact"] * (not self._gradients.exact))
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)
@@ -188,38 +188,38 @@ class PrivateRun:
         denoised, self.state = self.denoiser.update(released, self.state)
         if self.denoiser.lookahead:
             self._previous = flat(self._gradients.parameters)
-        self._gradients.write(denoised.values, over=mechanism.rate * self._share.sampled)
+        self._gradients.write(denoised.values, over=mechanism.rate * self._share.num_sampled)
         return denoised
 
     def _left(self, which: int) -> int:
-        return max(0, self.mechanisms[which].steps - self._paid[which]) + self._unused[which]
+        return max(0, self.mechanisms[which].steps - self._paid[which]) + self._prepaid[which]
 
     def _pay(self, which: int) -> None:
         """Pay for this step, and for a few to come: a sync to disk takes as long as a small step.
 
         Process 0 has the ledgers. Nobody leaves before it has paid.
         """
-        if self._unused[which] == 0:
+        if self._prepaid[which] == 0:
             mechanism = self.mechanisms[which]
             ahead = min(1 + self.total // 200, 16, mechanism.steps - self._paid[which])
             for ledger in self._ledgers:
-                ledger.spend(mechanism, ahead, stamps=self.stamps)
-            self.processes.check_same_weights(self._gradients.parameters, self.updates)
+                ledger.spend(mechanism, ahead, flags=self.flags)
+            self.processes.check_same_weights(self._gradients.parameters, self.num_updates)
             self._paid[which] += ahead
-            self._unused[which] += ahead
-        self._unused[which] -= 1
+            self._prepaid[which] += ahead
+        self._prepaid[which] -= 1
 
-    def _private_sum(self, mechanism: Mechanism) -> Private:
+    def _encode_batch_sum(self, mechanism: Mechanism) -> Private:
         """The sum over a whole batch, which is drawn alike on every process; each reads and encodes its share of it."""
         if self._stream is None:
             left = [self._left(which) for which in range(len(self.mechanisms))]
-            self._stream = self._examples.stream(draws(self.mechanisms, left, self._share, self._sampling))
+            self._stream = self._examples.stream(batch_draws(self.mechanisms, left, self._share, self._sampling))
         found = next(self._stream, None)
         if found is None or self.mechanisms[found[0].which] is not mechanism:
             raise AssertionError("batches are drawn in the order of the steps")
         draw, parts = found
-        encoder, alike = mechanism.encoder, self._share.examples_of(mechanism.sampling.most)
-        total, gathering = None, None if draw.groups is None else Gathering(encoder, draw.groups)
+        encoder, alike = mechanism.encoder, self._share.examples_of(mechanism.sampling.max_batch)
+        total, gathering = None, None if draw.groups is None else GroupedEncoder(encoder, draw.groups)
         for positions, part in parts:
             batch = change(part, lambda tensor: tensor.to(self._gradients.device, non_blocking=True))
             if draw.groups is None or gathering is None:
@@ -232,21 +232,21 @@ class PrivateRun:
                 taken += len(rows)
         if gathering is not None:
             total = gathering.total
-        return self.processes.total(Private(self._gradients.zeros()) if total is None else total)
+        return self.processes.all_reduce(Private(self._gradients.zeros()) if total is None else total)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to know: public values only, and nothing of any generator."""
         return {
-            "mechanism": hash_of(self.mechanisms),
-            "ledgers": [ledger.head for ledger in self._ledgers],
+            "mechanism": mechanisms_hash(self.mechanisms),
+            "ledgers": [ledger.tip for ledger in self._ledgers],
             "paid": list(self._paid),
-            "updates": self.updates,
+            "updates": self.num_updates,
             "denoiser": canonical(self.denoiser),
             "denoiser_state": self.state,
             "previous": self._previous,
-            "stamps": list(self.stamps),
+            "flags": list(self.flags),
         }
 
     def __reduce__(self) -> NoReturn:
@@ -261,7 +261,7 @@ class PrivateRun:
 
         Of several processes, number 0 alone has ledgers.
         """
-        if not self.processes.first:
+        if not self.processes.is_main:
             return
         if heads and not (self._ledgers and _held(self._ledgers, heads)):
             raise MechanismMismatch(
@@ -281,13 +281,14 @@ class PrivateRun:
                 "the state is not that of a private run.",
                 hint="give what state_dict() of a private run has returned; model.load_state_dict takes a model's",
             )
-        if state["mechanism"] != hash_of(self.mechanisms):
+        if state["mechanism"] != mechanisms_hash(self.mechanisms):
             raise MechanismMismatch(
-                f"the checkpoint belongs to mechanism {state['mechanism']}, this run is {hash_of(self.mechanisms)}.",
+                f"the checkpoint belongs to mechanism {state['mechanism']}, this run is "
+                f"{mechanisms_hash(self.mechanisms)}.",
                 hint="resume with the mechanism that the run was started with",
             )
         self._check_books(state["ledgers"], state["paid"])
-        if self._begun and not self._ledgers:
+        if self._started and not self._ledgers:
             raise MechanismMismatch(
                 "this run has taken steps that no ledger counts, and the checkpoint may not know of them.",
                 hint="load it into a new run, or give the run a ledger",
@@ -299,13 +300,15 @@ class PrivateRun:
             )
         self._stream = None
         self._paid = [max(ours, theirs) for ours, theirs in zip(self._paid, state["paid"], strict=True)]
-        self.stamp(*state["stamps"])
-        self.state, self.updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
+        self.stamp(*state["flags"])
+        self.state, self.num_updates, self._previous = state["denoiser_state"], state["updates"], state["previous"]
 
 
 def _held(books: Sequence[Ledger], heads: Sequence[str]) -> bool:
     """Whether the first of the `heads` is in the first book, and every other in some book."""
-    return books[0].holds(heads[0]) and all(any(book.holds(head) for book in books) for head in heads[1:])
+    return books[0].contains_entry(heads[0]) and all(
+        any(book.contains_entry(head) for book in books) for head in heads[1:]
+    )
 
 
 def _paid(mechanisms: Mechanisms, own: Ledger) -> list[int]:

@@ -69,7 +69,7 @@ class Trainer:
                 self.scheduler.step()
             if self._average is not None:
                 self._average.update_parameters(self.model)
-            yield Progress(updates, self.private.paid, self.private.total)
+            yield Progress(updates, self.private.steps_paid, self.private.total)
 
     @property
     def evaluated(self) -> nn.Module:
@@ -81,7 +81,7 @@ class Trainer:
 
         Of several processes, number 0 writes it, without waiting for the others, which may be lost.
         """
-        if self.private.processes.first:
+        if self.private.processes.is_main:
             _io.save(path, self._state())
 
     def load(self, path: str | Path) -> None:
@@ -108,7 +108,7 @@ class Trainer:
     def _check_private(self, fresh: State) -> None:
         """Raise where what was loaded does not look like `fresh`, the state of a run that begins."""
         loaded = self.private.state_dict()
-        whole("updates", loaded["updates"], least=0, most=self.private.paid if loaded["ledgers"] else None)
+        whole("updates", loaded["updates"], least=0, most=self.private.steps_paid if loaded["ledgers"] else None)
         if not _io.alike(fresh, loaded["denoiser_state"]) or not isinstance(loaded["previous"], Tensor | None):
             raise TypeError
 

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from noisette._gradients import (
-    SHORTEN,
+    MAX_NORM_REASON,
     UNHOOK,
-    Gradients,
     Loss,
+    PerExampleGradients,
     batch_statistics,
     hooked,
-    shortening,
+    max_norm_embeddings,
     trained_parameters,
 )
 from noisette._pytree import Batch, size, tensors
 from noisette.errors import InvalidInput, NoisetteError
 from noisette.objectives import Objective
-from noisette.training._arguments import check_goal
+from noisette.training._arguments import check_loss
 from noisette.training.closing import refuse_closed_over
-from noisette.training.make_private import examples_of
+from noisette.training.make_private import to_examples
 
 __all__ = ["Finding", "Report", "check", "in_place", "mixing"]
 
@@ -81,7 +81,9 @@ def check(
         for name, layer in mixing(model)
     ]
     changes = "it changes the weights that its examples look up"
-    found += [Finding(_named(name, layer), "refused", changes, SHORTEN) for name, layer in shortening(model)]
+    found += [
+        Finding(_named(name, layer), "refused", changes, MAX_NORM_REASON) for name, layer in max_norm_embeddings(model)
+    ]
     passed_by = "it has a hook on its gradient, which private gradients do not pass through"
     found += [Finding(_named(name, parameter), "refused", passed_by, UNHOOK) for name, parameter in hooked(model)]
     try:
@@ -127,15 +129,15 @@ def _tried(model: nn.Module, data: Any, goal: Any, collate_fn: Any) -> tuple[str
         model.train()
     try:
         dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.get_default_dtype()
-        examples = examples_of(data, collate_fn, 0, 1, 1.0, None, dtype)
-        batch = examples.like()
+        examples = to_examples(data, collate_fn, 0, 1, 1.0, None, dtype)
+        batch = examples.spec_batch()
         if goal is None:
             goal, batch = _squares, _pair(batch)
-        check_goal(goal)
+        check_loss(goal)
         refuse_closed_over(model, goal, len(examples))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is slow is in the report
-            trial = Gradients(model, goal).trial(batch)
+            trial = PerExampleGradients(model, goal).trial(batch)
     except NoisetteError as error:
         return None, [_refused(model, error)]
     except Exception as error:  # noqa: BLE001 - whatever a model raises on examples that do not fit it

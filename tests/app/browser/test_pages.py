@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of a run, of one with stamps, and of all of them."""
+    """The page of a run, of one with flags, and of all of them."""
     root = tmp_path_factory.mktemp("pages")
     PICTURES.mkdir(parents=True, exist_ok=True)
     run = finished(root)
@@ -90,7 +90,7 @@ def test_a_page(browser: Browser, pages: dict[str, Path], name: str, width: int,
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_first_screen_answers(browser: Browser, pages: dict[str, Path], width: int) -> None:
-    """What is promised is seen without scrolling, stamps before it; on larger screens to whom and how strong."""
+    """What is promised is seen without scrolling, flags before it; on larger screens to whom and how strong."""
     page, _ = _opened(browser, pages["run"], width)
     least = ["What is promised"] if width == 360 else ["What is promised", "To whom", "How strong"]
     for title in least:

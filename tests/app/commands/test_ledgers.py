@@ -78,6 +78,6 @@ def test_columns_and_spellings_of_one_file_are_the_same_people(noisette: Command
 
 def test_people_have_a_name_of_the_owner_s_choice(noisette: Command, tmp_path: Path) -> None:
     assert noisette(*SHORT, "--ledger", "all.jsonl", "--people", "ward 7").code == 0
-    assert read_ledger(tmp_path / "all.jsonl").data == "ward 7"
+    assert read_ledger(tmp_path / "all.jsonl").population_name == "ward 7"
     assert json.loads((tmp_path / "runs" / "digits-0001" / "settings.json").read_text())["people"] == "ward 7"
     noisette(*SHORT, "--ledger", "all.jsonl").assert_refused("belongs to the people 'ward 7', not 'digits'")

@@ -40,7 +40,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "audit": ("--encoder", "L2(dim=3)", "--noise", "Gaussian(scale=2.0)", "--rate", "0.1", "--steps", "50"),
     "data fetch": ("none",),
     "report": ("copy",),
-    "tune": ("recipe.toml", "--epsilon", "3", "--trials", "1", "--try", "lr=1", "--law", "geometric"),
+    "tune": ("recipe.toml", "--epsilon", "3", "--trials", "1", "--grid", "lr=1", "--trial-distribution", "geometric"),
 }
 """What a command is given beside the option that is tried: as little work as there is."""
 

@@ -65,7 +65,7 @@ def test_audit_with_numbers(noisette: Command, tmp_path: Path) -> None:
 def test_other_data_comes_with_bounds_of_its_own(noisette: Command, tmp_path: Path) -> None:
     recipe = mine(tmp_path)
     table(tmp_path / "other.csv")
-    tune = ("--epsilon", "6", "--trials", "2", "--try", "lr=1,4", "--seed", "3")
+    tune = ("--epsilon", "6", "--trials", "2", "--grid", "lr=1,4", "--seed", "3")
     for command in (TRAIN, ("train", recipe, "--data", "csv:other.csv:y"), ("tune", *TRAIN[1:4], *tune)):
         noisette(*command).assert_refused("are those of its own data", "--target-bounds LOW,HIGH")
     assert not (tmp_path / "runs").exists(), "nothing was spent"
@@ -77,7 +77,18 @@ def test_other_data_comes_with_bounds_of_its_own(noisette: Command, tmp_path: Pa
 
 @pytest.mark.slow
 def test_tune_with_numbers(noisette: Command, tmp_path: Path) -> None:
-    tune = ("tune", mine(tmp_path), "--epsilon", "6", "--trials", "2", "--law", "geometric", "--try", "lr=1,4")
+    tune = (
+        "tune",
+        mine(tmp_path),
+        "--epsilon",
+        "6",
+        "--trials",
+        "2",
+        "--trial-distribution",
+        "geometric",
+        "--grid",
+        "lr=1,4",
+    )
     table(tmp_path / "other.csv", rows=50)
     for how in ((), ("--score", "public", "--public", "csv:other.csv:y")):
         told = noisette(*tune, *how, "--seed", "3", "--json").json
@@ -85,7 +96,7 @@ def test_tune_with_numbers(noisette: Command, tmp_path: Path) -> None:
 
 
 def test_the_table_that_is_trained_on_is_not_public_under_another_name(noisette: Command, tmp_path: Path) -> None:
-    tune = ("tune", mine(tmp_path), "--epsilon", "6", "--trials", "2", "--try", "lr=1,4", "--score", "public")
+    tune = ("tune", mine(tmp_path), "--epsilon", "6", "--trials", "2", "--grid", "lr=1,4", "--score", "public")
     for name in ("csv:t.csv:y:0.2", "csv:t.csv:y", "csv:./t.csv:a"):
         noisette(*tune, "--public", name).assert_refused("is what the runs are trained on", "hold out")
 

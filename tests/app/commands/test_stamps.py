@@ -13,7 +13,7 @@ import pytest
 from noisette import Ledger, Mechanism
 from noisette.app.runs import OpenRun
 from noisette.encoders import L2
-from noisette.mechanism import STAMPS
+from noisette.mechanism import FLAGS
 from noisette.noise import Gaussian, Laplace
 from tests.support.command import Command
 
@@ -30,7 +30,7 @@ def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Laplace, "certified", False)
 
 
-QUALIFIED = tuple(name for name in STAMPS if name != "inexact")  # what a run of this model can be made to be
+QUALIFIED = tuple(name for name in FLAGS if name != "inexact")  # what a run of this model can be made to be
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -41,12 +41,12 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
         yield from objects(entry)
 
 
-def check(value: Any, *stamps: str) -> None:
-    """Every object that has an epsilon has these stamps; there is one such object at least."""
+def check(value: Any, *flags: str) -> None:
+    """Every object that has an epsilon has these flags; there is one such object at least."""
     found = [one for one in objects(value) if any("epsilon" in key or key == "claimed" for key in one)]
     assert found
     for one in found:
-        assert one["stamps"] == [name for name in STAMPS if name in stamps]
+        assert one["flags"] == [name for name in FLAGS if name in flags]
 
 
 def files(folder: Path) -> list[Any]:
@@ -56,7 +56,7 @@ def files(folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "stamps"),
+    ("arguments", "flags"),
     [
         ((*BOUND,), ()),
         ((*BOUND, "--seed", "7", "--unsafe-show-private-metrics"), ("reproducible", "unsafe")),
@@ -64,24 +64,24 @@ def files(folder: Path) -> list[Any]:
     ],
 )
 def test_a_run_its_files_and_its_ledger(
-    noisette: Command, tmp_path: Path, arguments: tuple[str, ...], stamps: tuple[str, ...]
+    noisette: Command, tmp_path: Path, arguments: tuple[str, ...], flags: tuple[str, ...]
 ) -> None:
-    check(noisette(*arguments, "--ledger", "all.jsonl", "--json").json, *stamps)
+    check(noisette(*arguments, "--ledger", "all.jsonl", "--json").json, *flags)
     folder = tmp_path / "runs" / "digits-0001"
-    check(files(folder), *stamps)
-    assert files(folder)[0]["ledger_stamps"] == list(stamps)
-    check(noisette("show", folder, "--json").json, *stamps)
-    check(noisette("account", "--ledger", "all.jsonl", "--json").json, *stamps)
+    check(files(folder), *flags)
+    assert files(folder)[0]["ledger_flags"] == list(flags)
+    check(noisette("show", folder, "--json").json, *flags)
+    check(noisette("account", "--ledger", "all.jsonl", "--json").json, *flags)
     shown = noisette(*arguments, "--ledger", "all.jsonl")
     for text in (shown.out, noisette("account", "--ledger", "all.jsonl").out):
         lines = [line for line in text.splitlines() if "epsilon = " in line]
         assert lines
-        assert all(STAMPS[name] in line for line in lines for name in stamps)
+        assert all(FLAGS[name] in line for line in lines for name in flags)
     progress = re.findall(r"epsilon( \([a-z, ]+\))? \d", " ".join(shown.err.split()))
     assert progress
-    assert set(progress) == {f" ({', '.join(stamps)})" if stamps else ""}
+    assert set(progress) == {f" ({', '.join(flags)})" if flags else ""}
     told = noisette("show", folder).out.splitlines()
-    assert f"stamps {', '.join(stamps) or 'none'}" in told
+    assert f"flags {', '.join(flags) or 'none'}" in told
 
 
 def test_another_run_after_a_seeded_one(noisette: Command, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_another_run_after_a_seeded_one(noisette: Command, tmp_path: Path) -> No
     value = noisette(*BOUND, "--ledger", "all.jsonl", "--json").json
     check(value)
     promise = files(tmp_path / value["run"])[0]
-    assert (promise["stamps"], promise["ledger_stamps"]) == ([], ["reproducible"])
+    assert (promise["flags"], promise["ledger_flags"]) == ([], ["reproducible"])
     check(noisette("account", "--ledger", "all.jsonl", "--json").json, "reproducible")
 
 
@@ -100,7 +100,7 @@ def test_a_resumed_run_keeps_them(noisette: Command, tmp_path: Path, monkeypatch
     def interrupted(self: OpenRun) -> Iterator[Any]:
         for point in points(self):
             yield point
-            if self.private.updates == 3:
+            if self.private.num_updates == 3:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -122,8 +122,8 @@ def test_accounting(noisette: Command) -> None:
     )
     laws = ("--noises", "Gaussian()", "--noises", "Laplace()")
     both = noisette("compare", "--epsilon", "1", "--dim", "3", *laws, "--json").json
-    assert both["stamps"] == ["estimate"]
-    assert {row["law"]: row["stamps"] for row in both["rows"]} == {"Gaussian": [], "Laplace": ["estimate"]}
+    assert both["flags"] == ["estimate"]
+    assert {row["law"]: row["flags"] for row in both["rows"]} == {"Gaussian": [], "Laplace": ["estimate"]}
     assert "Laplace (estimate)" in noisette("compare", "--epsilon", "1", "--dim", "3", *laws).out
 
 
@@ -134,5 +134,5 @@ def test_an_audit_of_one_run(noisette: Command) -> None:
 def test_a_ledger_written_in_a_loop_of_ones_own(noisette: Command) -> None:
     mechanism = Mechanism(L2(dim=9), Gaussian(scale=2.0), rate=0.1, steps=50)
     with Ledger("mine.jsonl", data="mine") as ledger:
-        ledger.spend(mechanism, 5, stamps=["unsafe"])
+        ledger.spend(mechanism, 5, flags=["unsafe"])
     check(noisette("account", "--ledger", "mine.jsonl", "--json").json, "unsafe")

@@ -43,7 +43,7 @@ def test_a_short_run_learns_and_promises(noisette: Command, tmp_path: Path) -> N
     assert (folder / "accuracy.png").read_bytes().startswith(PNG)
     promise = json.loads((folder / "guarantee.json").read_text())
     assert promise["epsilon"] == value["epsilon"]
-    assert promise["stamps"] == value["stamps"] == ["reproducible"]
+    assert promise["flags"] == value["flags"] == ["reproducible"]
     with Ledger(folder / "ledger.jsonl") as ledger:
         assert guarantee(ledger.mechanisms(), 1e-5).epsilon == value["epsilon"]
     mechanism = Mechanism.from_toml((folder / "mechanism.toml").read_text())
@@ -83,7 +83,7 @@ def test_for_people(noisette: Command, tmp_path: Path) -> None:
     for text in ("test accuracy", "guarantee: epsilon = ", "reproducible: not for release", "private metrics", "plot:"):
         assert text in done.out
     folder = tmp_path / "runs" / "digits-0001"
-    assert json.loads((folder / "guarantee.json").read_text())["stamps"] == ["reproducible", "unsafe"]
+    assert json.loads((folder / "guarantee.json").read_text())["flags"] == ["reproducible", "unsafe"]
     lines = _lines(folder / "metrics.jsonl")
     assert [line["updates"] for line in lines] == [2, 4, 6]
     assert all("train_loss" in line for line in lines)
@@ -95,9 +95,9 @@ def test_without_the_unsafe_option_no_training_loss_is_told(noisette: Command, t
     assert "loss" not in done.out + done.err
     folder = tmp_path / "runs" / "digits-0001"
     for line in _lines(folder / "metrics.jsonl"):
-        assert set(line) == {"updates", "paid", "total", "epsilon", "stamps", "accuracy"}
+        assert set(line) == {"updates", "paid", "total", "epsilon", "flags", "accuracy"}
     promise = json.loads((folder / "guarantee.json").read_text())
-    assert promise["stamps"] == []
+    assert promise["flags"] == []
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
         assert sum(one.steps for one in ledger.mechanisms()) == 6
     promise = json.loads((folder / "guarantee.json").read_text())
     assert promise["paid"] == 6
-    assert promise["stamps"] == done.json["stamps"] == ["reproducible"], "its first steps had a seed"
+    assert promise["flags"] == done.json["flags"] == ["reproducible"], "its first steps had a seed"
 
 
 def test_ctrl_c_between_two_steps(noisette: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_ctrl_c_between_two_steps(noisette: Command, tmp_path: Path, monkeypatch
     def interrupted(self: OpenRun) -> Iterator[Any]:
         for point in points(self):
             yield point
-            if self.private.updates == 3:
+            if self.private.num_updates == 3:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -163,7 +163,7 @@ def test_show_tells_what_a_killed_run_has_paid(noisette: Command, tmp_path: Path
     assert (shown.json["epsilon"], shown.json["paid"]) == (expected.epsilon, 8)
     assert shown.json["ledger_epsilon"] == expected.epsilon
     assert shown.json["epsilon"] > whole.json["epsilon"]
-    assert shown.json["stamps"] == whole.json["stamps"] == ["reproducible"]
+    assert shown.json["flags"] == whole.json["flags"] == ["reproducible"]
     assert shown.json.keys() == whole.json.keys()
     assert f"epsilon {expected.epsilon}" in noisette("show", folder).out
 
@@ -315,6 +315,6 @@ def test_commands_in_hints_can_be_pasted(noisette: Command, tmp_path: Path) -> N
 
 def test_stamps_that_are_no_names_are_no_guarantee(noisette: Command, tmp_path: Path) -> None:
     """It ended in a traceback once."""
-    for stamps in (3, "text", [3], None):
-        (tmp_path / "guarantee.json").write_text(json.dumps({"epsilon": 1, "delta": 0.1, "kind": "", "stamps": stamps}))
+    for flags in (3, "text", [3], None):
+        (tmp_path / "guarantee.json").write_text(json.dumps({"epsilon": 1, "delta": 0.1, "kind": "", "flags": flags}))
         noisette("show", tmp_path).assert_refused("is not a guarantee", "backup")

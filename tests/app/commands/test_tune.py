@@ -20,15 +20,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-BASE = ("tune", "tiny.toml", "--epsilon", 3, "--trials", 4, "--try", "lr=0.5,1,2", "--law", "geometric", "--seed", 8)
+BASE = (
+    "tune",
+    "tiny.toml",
+    "--epsilon",
+    3,
+    "--trials",
+    4,
+    "--grid",
+    "lr=0.5,1,2",
+    "--trial-distribution",
+    "geometric",
+    "--seed",
+    8,
+)
 
 
 def test_it_prints_what_may_be_shown(noisette: Command, folder: Path) -> None:
     done = noisette(*BASE, "--json")
     found = done.json
-    assert {"winner", "epsilon", "epsilon_of_one", "trials", "law"} <= found.keys()
+    assert {"winner", "epsilon", "single_run_epsilon", "trials", "law"} <= found.keys()
     assert (found["winner"], found["trials"], found["law"]) == ("runs/tiny-0001", 4, "geometric")
-    assert found["epsilon_of_one"] < found["epsilon"] <= 3
+    assert found["single_run_epsilon"] < found["epsilon"] <= 3
     search = Path(found["search"])
     check_nothing_private_is_public(search, done.out + done.err)
     shown = noisette("show", found["winner"], "--json").json
@@ -59,12 +72,12 @@ def test_it_prints_what_may_be_shown(noisette: Command, folder: Path) -> None:
     [
         (("--trials", 0), "trials is 0"),
         (("--trials", 10**6), "trials is 1000000"),
-        (("--try", "size=3"), "'size' is not a setting"),
-        (("--try", "momentum="), "no value of momentum"),
-        (("--try", "momentum"), "is not NAME=VALUES"),
-        (("--try", "lr=3"), "tried twice"),
-        (("--try", "batch=many"), "not a number"),
-        (("--law", "fixed"), "law is 'fixed'"),
+        (("--grid", "size=3"), "'size' is not a setting"),
+        (("--grid", "momentum="), "no value of momentum"),
+        (("--grid", "momentum"), "is not NAME=VALUES"),
+        (("--grid", "lr=3"), "tried twice"),
+        (("--grid", "batch=many"), "not a number"),
+        (("--trial-distribution", "fixed"), "law is 'fixed'"),
         (("--score", "test"), "scores come from"),
         (("--score", "public"), "scores come from"),
         (("--public", "mnist"), "scores come from"),
@@ -81,12 +94,14 @@ def test_refused(options: tuple[object, ...], says: str, noisette: Command, fold
 
 def test_account_and_calibrate_know_the_price(noisette: Command) -> None:
     given = ("--encoder", "L2(dim=9)", "--rate", "4096/60000", "--steps", 100, "--json")
-    found = noisette("account", *given, "--noise", "Gaussian(scale=2.7915)", "--trials", 20, "--law", "poisson").json
+    found = noisette(
+        "account", *given, "--noise", "Gaussian(scale=2.7915)", "--trials", 20, "--trial-distribution", "poisson"
+    ).json
     assert (found["trials"], found["law"]) == (20, "poisson")
-    assert found["epsilon"] > 3 > 1.01 > found["epsilon_of_one"] > 0.99
+    assert found["epsilon"] > 3 > 1.01 > found["single_run_epsilon"] > 0.99
     scaled = noisette("calibrate", *given, "--noise", "Gaussian()", "--epsilon", 1.5, "--trials", 10).json
     assert scaled["epsilon"] <= 1.5
     assert 2.7 < scaled["scale"] < 2.85
-    assert scaled["epsilon_of_one"] < 1.02
+    assert scaled["single_run_epsilon"] < 1.02
     noisette("account", *given, "--ledger", "x", "--trials", 3).assert_refused("a ledger says itself")
     assert json.dumps(found)

@@ -52,7 +52,7 @@ def test_train_for_people(noisette: Command, visits: Path, tmp_path: Path) -> No
     trained = noisette(*data, "--unit", "who", "--per-unit", "3", *settings, "--json").json
     promise = json.loads((Path(trained["run"]) / "guarantee.json").read_text())
     assert promise["adjacency"] == "add/remove one unit with all its examples, Poisson sampling"
-    assert "of='unit'" in promise["mechanism"]
+    assert "unit='unit'" in promise["mechanism"]
     assert (
         noisette("account", "--ledger", ledger, "--delta", "1e-3", "--json").json["adjacency"] == promise["adjacency"]
     )
@@ -66,10 +66,10 @@ def test_train_for_people(noisette: Command, visits: Path, tmp_path: Path) -> No
 
 def test_account_of_cut_batches(noisette: Command) -> None:
     free = noisette("account", *OPTIONS, "--json").json
-    cut = noisette("account", *OPTIONS, "--most", "350", "--examples", "60000", "--json").json
+    cut = noisette("account", *OPTIONS, "--max-batch", "350", "--examples", "60000", "--json").json
     assert 1 < cut["epsilon"] / free["epsilon"] < 1.1
-    assert "most=350, units=60000" in cut["mechanism"]
-    noisette("account", *OPTIONS, "--most", "350").assert_refused("how many examples there are", "--examples")
-    often = (*OPTIONS, "--most", "260", "--examples", "60000")
+    assert "max_batch=350, population=60000" in cut["mechanism"]
+    noisette("account", *OPTIONS, "--max-batch", "350").assert_refused("how many examples there are", "--examples")
+    often = (*OPTIONS, "--max-batch", "260", "--examples", "60000")
     assert 10 < noisette("account", *often, "--json").json["epsilon"] / free["epsilon"] < 11
-    noisette("account", *often, "--accountant", "rdp").assert_refused("no finite", "raise most")
+    noisette("account", *often, "--accountant", "rdp").assert_refused("no finite", "raise max_batch")

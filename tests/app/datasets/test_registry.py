@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from noisette.app.datasets import load, people, within
+from noisette.app.datasets import load, population, within
 from noisette.errors import InvalidInput
 from tests.support.helpers import refused
 
@@ -52,12 +52,12 @@ def test_a_file_has_the_same_people_whatever_column_and_spelling(
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "link.csv").symlink_to("t.csv")
     spellings = ("t.csv:b", "t.csv:a", "./t.csv:b:0.2", f"{tmp_path}/t.csv:a", "link.csv:b", "x/../t.csv:b")
-    assert {people(f"csv:{spelling}") for spelling in spellings} == {f"csv:{tmp_path / 't.csv'}"}
-    assert people("folder:pictures") == people("folder:./pictures/") == f"folder:{tmp_path / 'pictures'}"
-    assert people("csv:u.csv:b") != people("csv:t.csv:b")
-    assert people("mnist") == "mnist"
+    assert {population(f"csv:{spelling}") for spelling in spellings} == {f"csv:{tmp_path / 't.csv'}"}
+    assert population("folder:pictures") == population("folder:./pictures/") == f"folder:{tmp_path / 'pictures'}"
+    assert population("csv:u.csv:b") != population("csv:t.csv:b")
+    assert population("mnist") == "mnist"
     with refused(InvalidInput, match="which column"):
-        people("csv:t.csv")
+        population("csv:t.csv")
 
 
 def test_test_parts_within_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

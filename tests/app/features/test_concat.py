@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from noisette.app.features import Joined, Patches, Scattering, cached
+from noisette.app.features import Joined, Patches, Scattering, transform_cached
 from noisette.app.features.synthetic_images import draw
 
 SHAPE = (3, 12, 12)
@@ -22,13 +22,13 @@ def images(count: int) -> torch.Tensor:
 
 
 def test_parts_are_what_they_are_alone_times_their_weights() -> None:
-    found = SPEC.learn(SHAPE).raw(images(4))
-    first, second = (part.learn(SHAPE)(images(4)) for part in PARTS)
+    found = SPEC.fit(SHAPE).raw(images(4))
+    first, second = (part.fit(SHAPE)(images(4)) for part in PARTS)
     assert torch.equal(found, torch.cat([2.0 * first, 0.5 * second], dim=1))
 
 
 def test_common_axes_are_those_of_the_joined_features_of_made_up_pictures() -> None:
-    fixed = SPEC.learn(SHAPE)
+    fixed = SPEC.fit(SHAPE)
     rows = fixed.raw(draw("leaves", 30, SHAPE, seed=0)).double()
     rows = rows - rows.mean(dim=0)
     _, values, vectors = torch.linalg.svd(rows, full_matrices=False)
@@ -37,12 +37,12 @@ def test_common_axes_are_those_of_the_joined_features_of_made_up_pictures() -> N
 
 
 def test_a_part_is_computed_once_for_all_joins(tmp_path: Path) -> None:
-    fixed, pictures = SPEC.learn(SHAPE), images(7)
-    parts = [part.learn(SHAPE) for part in PARTS]
+    fixed, pictures = SPEC.fit(SHAPE), images(7)
+    parts = [part.fit(SHAPE) for part in PARTS]
     for part in parts:
-        cached(part, pictures, tmp_path)
+        transform_cached(part, pictures, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    found = cached(fixed, pictures, tmp_path)
+    found = transform_cached(fixed, pictures, tmp_path)
     assert torch.allclose(found, fixed(pictures), atol=5e-3), "16 bits a number, twice"
     after = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(before) == 2
@@ -52,15 +52,15 @@ def test_a_part_is_computed_once_for_all_joins(tmp_path: Path) -> None:
 
 def test_other_weights_or_whitening_of_a_part_have_another_file(tmp_path: Path) -> None:
     """The file holds what whitened parts became, so their whitening must be in its name, unlike that of the whole."""
-    fixed = SPEC.learn(SHAPE)
+    fixed = SPEC.fit(SHAPE)
     others = (
         SPEC.replace(weights=(2.0, 0.6)),
         SPEC.replace(parts=(PARTS[0].replace(whitening=0.5), PARTS[1])),
     )
     parts = 2  # theirs are the same, whatever the weights are
     for number, spec in enumerate((SPEC, *others)):
-        same = spec.again(SHAPE, fixed.state_dict())  # the same tensors: only what is beside them tells
-        cached(same, images(3), tmp_path)
+        same = spec.from_state(SHAPE, fixed.state_dict())  # the same tensors: only what is beside them tells
+        transform_cached(same, images(3), tmp_path)
         assert len(list(tmp_path.iterdir())) == parts + 1 + number
-    cached(SPEC.replace(whitening=1.0).again(SHAPE, fixed.state_dict()), images(3), tmp_path)
+    transform_cached(SPEC.replace(whitening=1.0).from_state(SHAPE, fixed.state_dict()), images(3), tmp_path)
     assert len(list(tmp_path.iterdir())) == parts + 3

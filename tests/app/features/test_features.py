@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from noisette._spec import parse, registered
-from noisette.app.features import Features, Fixed, Patches, Scattering, TwoLayers
+from noisette.app.features import FeatureMap, Features, Patches, Scattering, TwoLayers
 from noisette.app.features._patch_responses import spherical_means
 from noisette.app.features.base import principal
 from noisette.app.features.synthetic_images import PICTURES, draw
@@ -35,7 +35,7 @@ def test_a_spec_reads_back(spec: Features) -> None:
 
 
 def test_features_have_length_one_and_the_asked_number(spec: Features) -> None:
-    found = spec.learn(SHAPE)(images(5))
+    found = spec.fit(SHAPE)(images(5))
     assert found.shape[:2] == (5, spec.axes)
     assert found.ndim == (4 if spec.maps else 2)
     assert torch.allclose(found.norm(dim=1), torch.ones(()), atol=1e-5), "at every place, where there are several"
@@ -43,15 +43,15 @@ def test_features_have_length_one_and_the_asked_number(spec: Features) -> None:
 
 def test_an_example_touches_no_other(spec: Features) -> None:
     """Also not by its mere presence: the features of an image are the same in every company."""
-    fixed, pictures = spec.learn(SHAPE), images(9)
+    fixed, pictures = spec.fit(SHAPE), images(9)
     alone = torch.cat([fixed(picture[None]) for picture in pictures])
     assert torch.allclose(fixed(pictures), alone, atol=1e-5)
 
 
 def test_nothing_private_goes_into_the_map(spec: Features) -> None:
     """What the map is learnt from has no room for pictures of anybody's."""
-    assert list(inspect.signature(spec.learn).parameters) == ["shape", "progress"]
-    fixed = spec.learn(SHAPE)
+    assert list(inspect.signature(spec.fit).parameters) == ["shape", "progress"]
+    fixed = spec.fit(SHAPE)
     before = {name: tensor.clone() for name, tensor in fixed.state_dict().items()}
     fixed(images(8))
     assert all(torch.equal(before[name], tensor) for name, tensor in fixed.state_dict().items())
@@ -59,11 +59,11 @@ def test_nothing_private_goes_into_the_map(spec: Features) -> None:
 
 
 def test_the_same_again(spec: Features) -> None:
-    first, second = spec.learn(SHAPE), spec.learn(SHAPE)
-    third = spec.again(SHAPE, first.state_dict())
+    first, second = spec.fit(SHAPE), spec.fit(SHAPE)
+    third = spec.from_state(SHAPE, first.state_dict())
     assert torch.equal(first(images(3)), second(images(3)))
     assert torch.equal(first(images(3)), third(images(3)))
-    other = spec.replace(seed=1).learn(SHAPE)
+    other = spec.replace(seed=1).fit(SHAPE)
     assert not torch.allclose(first(images(3)), other(images(3)), atol=1e-3)
 
 
@@ -71,7 +71,7 @@ def test_the_same_again(spec: Features) -> None:
 @pytest.mark.parametrize("name", ["Patches", "TwoLayers"])
 def test_patches_do_not_know_left_from_right(name: str, side: int) -> None:
     """Also not where the places of the first layer do not fall into windows of three."""
-    fixed = registered(Features)[name].examples()[0].learn((3, side, side))
+    fixed = registered(Features)[name].examples()[0].fit((3, side, side))
     pictures = images(4)[..., :side, :side]
     assert torch.allclose(fixed(pictures), fixed(pictures.flip(3)), atol=1e-4)
     assert not torch.allclose(fixed(pictures), fixed(pictures.flip(2)), atol=1e-2)
@@ -80,7 +80,7 @@ def test_patches_do_not_know_left_from_right(name: str, side: int) -> None:
 def test_patch_features_are_what_the_definition_says() -> None:
     """Patch by patch in numpy: normalise, respond, threshold, average in cells, average with the mirror image."""
     spec = Patches(filters=4, size=3, grid=2, axes=2, count=10, group=1)
-    raw = spec.learn(SHAPE).raw
+    raw = spec.fit(SHAPE).raw
     filters = raw.state_dict()["1.filters"].double().numpy().reshape(4, -1)
     picture = images(1).double().numpy()[0]
 
@@ -114,16 +114,16 @@ def test_axes_are_those_of_a_singular_value_decomposition() -> None:
 
 
 def test_whitening_scales_each_axis_by_its_variance() -> None:
-    fixed = Fixed(nn.Identity(), torch.zeros(2), torch.eye(2), torch.tensor([4.0, 1.0]), whitening=1.0)
+    fixed = FeatureMap(nn.Identity(), torch.zeros(2), torch.eye(2), torch.tensor([4.0, 1.0]), whitening=1.0)
     assert torch.allclose(fixed(torch.tensor([[2.0, 1.0]])), torch.tensor([[0.5, 0.5]]).sqrt())
-    half = Fixed(nn.Identity(), torch.zeros(2), torch.eye(2), torch.tensor([16.0, 1.0]), whitening=0.5)
+    half = FeatureMap(nn.Identity(), torch.zeros(2), torch.eye(2), torch.tensor([16.0, 1.0]), whitening=0.5)
     assert torch.allclose(half(torch.tensor([[2.0, 1.0]])), torch.tensor([[0.5, 0.5]]).sqrt())
 
 
 def test_every_place_of_a_map_is_seen_alike() -> None:
     """Along the principal axes of all places of all made-up pictures, which numpy finds here."""
     spec = Scattering(axes=3, count=20, scales=1, angles=4, group=5, whitening=0.5, maps=True)
-    fixed = spec.learn(SHAPE)
+    fixed = spec.fit(SHAPE)
     made_up = fixed.raw(draw(spec.pictures, spec.count, SHAPE, spec.seed)).numpy()
     places = made_up.transpose(0, 2, 3, 1).reshape(-1, made_up.shape[1])
     mean = places.mean(axis=0)
@@ -188,14 +188,14 @@ def test_what_makes_no_sense_is_refused(text: str) -> None:
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with refused(match="not images"):
-        Scattering(axes=2, count=4).learn((10,))
+        Scattering(axes=2, count=4).fit((10,))
     with refused(match="too small"):
-        Patches(axes=2, count=4).learn((3, 6, 6))
+        Patches(axes=2, count=4).fit((3, 6, 6))
     with refused(match="too small"):
-        Patches(axes=2, count=4, shrink=3).learn((3, 16, 16))
+        Patches(axes=2, count=4, shrink=3).fit((3, 16, 16))
     with refused(match="too small"):
-        TwoLayers(axes=2, count=4).learn((3, 14, 14))
+        TwoLayers(axes=2, count=4).fit((3, 14, 14))
     with refused(match="groups"):
-        Scattering(axes=2, count=4, group=4).learn((1, 16, 16))
+        Scattering(axes=2, count=4, group=4).fit((1, 16, 16))
     with refused(match="raw features"):
-        Scattering(axes=20, count=30, scales=2, angles=1, group=1).learn((1, 8, 8))
+        Scattering(axes=20, count=30, scales=2, angles=1, group=1).fit((1, 8, 8))

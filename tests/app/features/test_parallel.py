@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisette.app.features._parallel import side_by_side
+from noisette.app.features._parallel import run_parallel
 
 
 @pytest.fixture(params=[1, 3])
@@ -27,7 +27,7 @@ def test_in_order_whoever_is_first(threads: int) -> None:
         return x
 
     told: list[tuple[int, int]] = []
-    found = torch.cat(list(side_by_side(later_ones_first, torch.arange(21), lambda *n: told.append(n), batch=2)))
+    found = torch.cat(list(run_parallel(later_ones_first, torch.arange(21), lambda *n: told.append(n), batch=2)))
     assert torch.equal(found, torch.arange(21))
     assert told == [(min(n, 21), 21) for n in range(2, 23, 2)]
     assert torch.get_num_threads() == threads
@@ -41,7 +41,7 @@ def test_each_computes_alone_without_gradients_and_all_take_part(threads: int) -
         seen.add((threading.current_thread().name, torch.get_num_threads(), torch.is_grad_enabled()))
         return x
 
-    list(side_by_side(noted, torch.arange(30), batch=1))
+    list(run_parallel(noted, torch.arange(30), batch=1))
     assert len(seen) == threads
     assert {(many, gradients) for _, many, gradients in seen} == {(1, False)}
 
@@ -53,7 +53,7 @@ def test_no_more_is_computed_than_is_used_soon(threads: int) -> None:
         done.append(int(x[0]))
         return x
 
-    found = side_by_side(noted, torch.arange(100), batch=1)
+    found = run_parallel(noted, torch.arange(100), batch=1)
     next(found)
     time.sleep(0.05)
     found.close()
@@ -68,7 +68,7 @@ def test_an_error_arrives_and_torch_is_as_it_was(threads: int) -> None:
         return x
 
     with pytest.raises(ValueError, match="the third"):
-        list(side_by_side(fails, torch.arange(9), batch=1))
+        list(run_parallel(fails, torch.arange(9), batch=1))
     assert torch.get_num_threads() == threads
     # threads that are new have the number of before, too
     numbers: list[int] = []
@@ -79,4 +79,4 @@ def test_an_error_arrives_and_torch_is_as_it_was(threads: int) -> None:
 
 
 def test_no_pictures() -> None:
-    assert list(side_by_side(lambda x: x, torch.empty(0, 3))) == []
+    assert list(run_parallel(lambda x: x, torch.empty(0, 3))) == []

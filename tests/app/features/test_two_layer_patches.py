@@ -42,7 +42,7 @@ def features(picture: np.ndarray, state: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def learnt() -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
-    raw = SPEC.learn(SHAPE).raw
+    raw = SPEC.fit(SHAPE).raw
     return raw, {name: tensor.double().numpy() for name, tensor in raw.state_dict().items()}
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 from noisette.app.datasets import Dataset
 from noisette.app.recipes import Recipe
 from noisette.app.recipes.tasks import Classification, Regression, Scale, task_of
-from noisette.app.runs import Assembly, load, start
+from noisette.app.runs import RunBuilder, load, start
 from tests.support.helpers import refused
 
 LOW, HIGH = -40.0, 80.0
@@ -35,7 +35,7 @@ def table(path: Path, rows: int = 400) -> tuple[np.ndarray, np.ndarray]:
 def test_measures_are_those_of_scikit_learn() -> None:
     outputs, classes = torch.from_numpy(RNG.normal(size=(50, 4))), torch.from_numpy(RNG.integers(4, size=50))
     task = Classification(4)
-    right = task.rights(outputs, classes)
+    right = task.scores(outputs, classes)
     assert task.measured(right.mean().item()) == pytest.approx(accuracy_score(classes, outputs.argmax(1)))
     shares = outputs.softmax(1).numpy()
     assert task.losses(outputs, classes).mean().item() == pytest.approx(log_loss(classes, shares, labels=range(4)))
@@ -43,7 +43,7 @@ def test_measures_are_those_of_scikit_learn() -> None:
     values, targets = torch.from_numpy(RNG.uniform(-1, 1, (2, 50, 1)))
     number = Regression(LOW, HIGH)
     units = Scale(LOW, HIGH)
-    right = number.rights(values, targets)
+    right = number.scores(values, targets)
     assert bool(((right >= 0) & (right <= 1)).all())
     expected = mean_absolute_error(units(targets).numpy(), units(values).numpy())
     assert number.measured(right.mean().item()) == pytest.approx(expected)
@@ -54,11 +54,11 @@ def test_measures_are_those_of_scikit_learn() -> None:
 def test_canaries_have_other_targets() -> None:
     draws = torch.from_numpy(RNG.uniform(size=1000))
     classes = torch.from_numpy(RNG.integers(3, size=1000))
-    wrong = Classification(3).wrong(classes, draws)
+    wrong = Classification(3).wrong_targets(classes, draws)
     assert not (wrong == classes).any()
     assert set(wrong.tolist()) == {0, 1, 2}
     numbers = torch.from_numpy(RNG.uniform(-1, 1, (1000, 1)))
-    assert ((Regression(0, 1).wrong(numbers, draws) - numbers).abs() >= 1).all()
+    assert ((Regression(0, 1).wrong_targets(numbers, draws) - numbers).abs() >= 1).all()
 
 
 def test_numbers_are_brought_from_public_bounds_and_cut_where_they_are_private(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_model_that_gives_no_single_number_is_refused() -> None:
     data = Dataset.from_arrays("toy", (np.zeros((4, 2)), np.zeros(4)), target_bounds=(LOW, HIGH))
     for model in ("torch.nn:Flatten", "torch.nn:Identity"):
         with refused(match="not one number for each"):
-            Assembly(NUMBERS.changed(model=model), data)
-    assert Assembly(NUMBERS, data).task == Regression(LOW, HIGH)
+            RunBuilder(NUMBERS.changed(model=model), data)
+    assert RunBuilder(NUMBERS, data).task == Regression(LOW, HIGH)
 
 
 def test_wrong_recipes_are_refused() -> None:

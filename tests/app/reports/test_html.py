@@ -147,7 +147,7 @@ def test_an_index(noisette: Command, tmp_path: Path) -> None:
     noisette("report", first)
     told = noisette("report", "runs", "--json")
     assert (told.json["unfinished"], told.json["unreadable"]) == (["half-0001"], [broken.parent.name])
-    assert [row["stamps"] for row in told.json["runs"]] == [[], ["reproducible"]]
+    assert [row["flags"] for row in told.json["runs"]] == [[], ["reproducible"]]
     assert f"{broken.parent.name} is left out" in told.err
     page = (tmp_path / "runs" / "index.html").read_text()
     check_alone(page)

@@ -27,7 +27,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "that promises more than was paid": (lambda run: _edit(run / "guarantee.json", epsilon=0.1), "something else"),
     "at another delta": (lambda run: _edit(run / "guarantee.json", delta=1e-3), "something else"),
     "of another mechanism": (lambda run: _edit(run / "guarantee.json", mechanism_hash="0" * 16), "something else"),
-    "with stamps that are none": (lambda run: _edit(run / "guarantee.json", stamps=["fine"]), "is not a stamp"),
+    "with flags that are none": (lambda run: _edit(run / "guarantee.json", flags=["fine"]), "is not a stamp"),
     "without result": (lambda run: (run / "guarantee.json").unlink(), "is not finished"),
     "without points": (lambda run: (run / "metrics.jsonl").unlink(), "is not finished"),
     "with a damaged recipe": (lambda run: (run / "recipe.toml").write_text("name = "), "is not TOML"),

@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from noisette import _io
-from noisette._guarantee import CAUTIONS, PROTECTED, found, rounded_up
+from noisette._guarantee import CAUTIONS, PROTECTED, attack_power, rounded_up
 from noisette.accounting import group_epsilon
 from noisette.app import datasets
 from noisette.app.recipes.tasks import Regression
@@ -48,7 +48,7 @@ def test_all_that_people_ask_for(noisette: Command, tmp_path: Path) -> None:
         assert fact in text, fact
     value = noisette("show", folder, "--statement", "--json").json
     assert value["epsilon"] == run.promise.epsilon == _io.record(folder / "guarantee.json")["epsilon"]
-    assert (value["stamps"], len(value["meaning"])) == ([], 4)
+    assert (value["flags"], len(value["meaning"])) == ([], 4)
     assert value["statement"]["about"]["Access"] == "not stated"
 
 
@@ -124,7 +124,7 @@ def test_numbers_are_those_of_the_whole_curve(tmp_path: Path) -> None:
     run = Run.read(finished(tmp_path))
     statement = Statement(run)
     for alarms in (0.01, 0.1):
-        assert alarms < run.found(alarms) < found(run.promise.epsilon, run.promise.delta, alarms)
+        assert alarms < run.found(alarms) < attack_power(run.promise.epsilon, run.promise.delta, alarms)
     assert statement.tests[0][1] in statement.meaning[1]
 
 
@@ -159,7 +159,7 @@ those of which there are only some: a set, or a pattern."""
 
 
 def check_fields(found: Any, wanted: Any, where: str = "") -> None:
-    """`found` has these fields, in this order, and no others, and nothing is empty."""
+    """`attack_power` has these fields, in this order, and no others, and nothing is empty."""
     if isinstance(wanted, dict):
         assert list(found) == list(wanted), where
         for name, one in wanted.items():
@@ -218,19 +218,19 @@ def test_the_registry_has_its_fields_and_all_that_people_ask_for(kind: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("options", "stamps"),
+    ("options", "flags"),
     [({"seed": 1}, ["reproducible"]), ({"unsafe": True, "seed": 1}, ["reproducible", "unsafe"])],
 )
 def test_stamps_come_first_in_every_form(
-    noisette: Command, tmp_path: Path, options: dict[str, object], stamps: list[str]
+    noisette: Command, tmp_path: Path, options: dict[str, object], flags: list[str]
 ) -> None:
     folder = finished(tmp_path, **options)
-    assert noisette("show", folder, "--statement", "--json").json["stamps"] == stamps
+    assert noisette("show", folder, "--statement", "--json").json["flags"] == flags
     told = noisette("report", folder, "--yaml", "r.yaml", "--markdown", "c.md", "--json").json
-    assert told["stamps"] == stamps
+    assert told["flags"] == flags
     page = Path(told["page"]).read_text()
     text = noisette("show", folder, "--statement").out
-    for stamp in stamps:
+    for stamp in flags:
         assert page.index(f"<strong>{stamp}</strong>") < page.index("What is promised")
         for form in (page, Path("r.yaml").read_text(), Path("c.md").read_text(), text):
             before, there, _ = form.partition(CAUTIONS[stamp])
@@ -245,7 +245,7 @@ def test_a_ledger_of_several_runs(tmp_path: Path) -> None:
     own, spent = Run.read(first).promise, Run.read(first).spent
     assert spent is not None
     assert spent == Run.read(second).spent
-    assert (spent.steps, spent.stamps) == (8, ("reproducible",))
+    assert (spent.steps, spent.flags) == (8, ("reproducible",))
     assert spent.epsilon is not None
     assert spent.epsilon > own.epsilon
     assert "(reproducible) at delta 1e-05 for 8 steps in all" in Statement(Run.read(first)).to_text()
@@ -288,7 +288,7 @@ def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Pat
     run = Run.read(tuned.winner)
     assert run.examples == 50
     assert run.versions.keys() == {"noisette", "torch", "dp-accounting"}
-    assert run.promise == tuned.promise
+    assert run.promise == tuned.guarantee
     text = noisette("show", tuned.winner, "--statement").out
     assert "and how they were chosen" not in text, "that is protected"
     assert "How it chose among them is protected" in text
@@ -298,14 +298,14 @@ def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Pat
     assert noisette("report", tuned.winner).code == 0
     assert noisette("report", "runs").code == 0
     page = (tmp_path / "runs" / "index.html").read_text()
-    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "a search and its winner are paid for once"
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.guarantee.epsilon)}" in page, "a search and its winner are paid for once"
     assert folder.name not in page
     shutil.rmtree(tuned.winner)
     (tmp_path / "runs" / "index.html").unlink()
     finished(tmp_path)
     noisette("report", "runs")
     page = (tmp_path / "runs" / "index.html").read_text()
-    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.promise.epsilon)}" in page, "what a search has paid stays paid"
+    assert f"ε&nbsp;≤&nbsp;{rounded_up(tuned.guarantee.epsilon)}" in page, "what a search has paid stays paid"
 
 
 def test_the_winner_of_a_search_tells_its_test_rows(tmp_path: Path) -> None:

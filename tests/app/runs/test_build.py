@@ -14,7 +14,7 @@ from noisette import parse
 from noisette.app import datasets
 from noisette.app.features import Features
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly, Seen, start
+from noisette.app.runs import ModelInputs, RunBuilder, start
 from noisette.app.runs.build import model_of
 from tests.support.tiny_run import flat, recipe
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 RICH = {"denoiser": "Kalman(gain=0.7)", "schedule": "linear", "momentum": 0.5, "averaging": 0.5, "steps": 5}
 
 
-def _weights(made: Assembly) -> Tensor:
+def _weights(made: RunBuilder) -> Tensor:
     trainer = made.trainer(made.plan(), seed=3)
     assert [progress.updates for progress in trainer.run()] == [1, 2, 3, 4, 5]
     return flat(trainer.evaluated.parameters())
@@ -35,7 +35,7 @@ def test_a_run_in_a_folder_is_the_assembly(tmp_path: Path) -> None:
     for _ in opened.points():
         pass
     opened.close()
-    alone = _weights(Assembly(plan, Seen.of(plan).data))
+    alone = _weights(RunBuilder(plan, ModelInputs.of(plan).data))
     assert torch.equal(flat(opened.trainer.evaluated.parameters()), alone)
 
 
@@ -55,13 +55,13 @@ def test_every_setting_counts(tmp_path: Path, name: str, other: object) -> None:
     """With another value the weights are others: each reaches the trainer."""
     rich = recipe(tmp_path, **RICH)
     poor = rich.changed(**{name: other})
-    seen = Seen.of(rich).data
-    assert not torch.equal(_weights(Assembly(rich, seen)), _weights(Assembly(poor, seen)))
+    seen = ModelInputs.of(rich).data
+    assert not torch.equal(_weights(RunBuilder(rich, seen)), _weights(RunBuilder(poor, seen)))
 
 
 def test_the_experiments_train_the_same(tmp_path: Path) -> None:
     plan = recipe(tmp_path, **RICH)
-    made = Assembly(plan, Seen.of(plan).data)
+    made = RunBuilder(plan, ModelInputs.of(plan).data)
     with importable(ROOT / "experiments"):
         common = importlib.import_module("beyond.common")
     right, spent = common.one_run(plan, made.plan(), made.train, made.test, 3)
@@ -90,7 +90,7 @@ def test_only_what_is_at_hand_is_trained_on() -> None:
     """A part of a data set, as an audit or a validation has it: the plan is for its size."""
     plan = Recipe.load("digits").changed(noise="Gaussian(scale=5.0)", steps=1, batch=100)
     digits = datasets.load("digits")
-    made = Assembly(plan, digits)
+    made = RunBuilder(plan, digits)
     assert made.plan(200).rate == 0.5
     assert made.plan().rate == 100 / 1437
     part = digits.train_inputs[:200], digits.train_targets[:200]

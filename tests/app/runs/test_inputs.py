@@ -10,7 +10,7 @@ import torch
 import noisette
 from noisette.app import datasets
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen, reopen, start
+from noisette.app.runs import ModelInputs, reopen, start
 from noisette.training import accuracy
 
 SPEC = "Scattering(pictures='strokes', axes=20, count=40, scales=1, angles=4, group=1)"
@@ -65,7 +65,7 @@ def test_a_run_keeps_its_own_map(tmp_path: Path, recipe: Recipe) -> None:
 
 
 def test_without_features_examples_stay_as_they_are() -> None:
-    seen, digits = Seen.of(Recipe.load("digits")), datasets.load("digits")
+    seen, digits = ModelInputs.of(Recipe.load("digits")), datasets.load("digits")
     assert torch.equal(seen.data.train_inputs, digits.train_inputs)
     assert seen.shape == digits.shape
     assert seen.fixed is None

@@ -13,7 +13,7 @@ import torch
 import noisette
 from noisette.accounting import Ledger
 from noisette.accounting.pld import privacy_loss
-from noisette.app.datasets import people
+from noisette.app.datasets import population
 from noisette.app.runs import OpenRun, new_folder, reopen, start
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch
 from tests.support.helpers import refused
@@ -23,7 +23,7 @@ from tests.support.tiny_run import recipe, room
 def _begun(folder: Path, steps: int = 3) -> OpenRun:
     opened = start(folder, recipe(folder, steps=6, evaluations=6))
     for _ in opened.points():
-        if opened.private.updates == steps:
+        if opened.private.num_updates == steps:
             break
     opened.close()
     return opened
@@ -72,8 +72,8 @@ def test_a_run_that_had_a_seed_stays_marked(tmp_path: Path) -> None:
     assert not again.private.reproducible, "fresh noise"
     list(again.points())
     again.close()
-    assert json.loads((opened.folder / "guarantee.json").read_text())["stamps"] == ["reproducible"]
-    assert all(json.loads(line)["stamps"] for line in (opened.folder / "metrics.jsonl").read_text().splitlines())
+    assert json.loads((opened.folder / "guarantee.json").read_text())["flags"] == ["reproducible"]
+    assert all(json.loads(line)["flags"] for line in (opened.folder / "metrics.jsonl").read_text().splitlines())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_bad_start_leaves_no_folder_and_no_lock(tmp_path: Path) -> None:
     with refused(InvalidInput, match="dimension 5"):
         start(tmp_path / "runs", recipe(tmp_path, encoder="L2(dim=5)"), shared=shared)
     assert not (tmp_path / "runs").exists()
-    Ledger(shared, data=people(recipe(tmp_path).data)).close()
+    Ledger(shared, data=population(recipe(tmp_path).data)).close()
 
 
 @pytest.mark.parametrize("size", [0, 700, 2500])
@@ -214,7 +214,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, size: int) -> None:
     again.resume()
     list(again.points())
     again.close()
-    assert again.private.paid == 6
+    assert again.private.steps_paid == 6
     assert json.loads((folder / "guarantee.json").read_text())["paid"] == 6
 
 
@@ -229,7 +229,7 @@ def test_epsilons_of_all_points_come_from_one_composition(tmp_path: Path) -> Non
     points = []
     for point in opened.points():
         points += [point] if point else []
-        if opened.private.updates == 70:
+        if opened.private.num_updates == 70:
             break
     opened.close()
     again = reopen(opened.folder)

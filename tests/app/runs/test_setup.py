@@ -91,8 +91,8 @@ def test_killed_at_every_moment_of_its_set_up(
         opened.close()
         for ledger in (folder / "ledger.jsonl", root / "all.jsonl"):
             assert sum(one.steps for one in read_ledger(ledger).mechanisms()) == STEPS
-        assert read_ledger(root / "all.jsonl").data == "us", "all of what it was started with is kept"
-        assert json.loads((folder / "guarantee.json").read_text())["stamps"] == ["unsafe"]
+        assert read_ledger(root / "all.jsonl").population_name == "us", "all of what it was started with is kept"
+        assert json.loads((folder / "guarantee.json").read_text())["flags"] == ["unsafe"]
         load(folder)
     assert set(stages) == {"no run", "begun", "has its ledger"}
     assert moment == 10, "two files, the plan, two ledgers with their folders, the map, the settings again"

@@ -26,7 +26,7 @@ def _under_torchrun(
 def _started(root: Path, plan: Recipe, steps: int) -> OpenRun:
     opened = start(root, plan)
     for _ in opened.points():
-        if opened.private.updates == steps:
+        if opened.private.num_updates == steps:
             break
     opened.save()
     opened.close()
@@ -52,7 +52,7 @@ def test_started_again_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert json.loads((tmp_path / "tiny-0001" / "settings.json").read_text())["launch"] == "none_x"
     _under_torchrun(monkeypatch, again=1)
     opened = _started(tmp_path, plan, 6)
-    assert (opened.folder.name, opened.private.updates) == ("tiny-0001", 6)
+    assert (opened.folder.name, opened.private.num_updates) == ("tiny-0001", 6)
     assert opened.complete
     _under_torchrun(monkeypatch, again=2)
     assert _started(tmp_path, plan, 6).folder.name == "tiny-0001", "nothing is left to do, and no new run begins"

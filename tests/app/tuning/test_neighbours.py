@@ -15,7 +15,7 @@ from noisette import Mechanism, Private, Released, private_means
 from noisette.accounting import ledger
 from noisette.app import datasets
 from noisette.app.datasets import Dataset
-from noisette.app.runs.holdout import sides
+from noisette.app.runs.holdout import holdout_mask
 from noisette.training import private_run
 from tests.app.commands.conftest import noisette
 from tests.app.reports.test_html import check_pages_differ_where_the_noise_does
@@ -25,8 +25,20 @@ from tests.support.small_searches import TINY
 
 __all__ = ["noisette"]
 
-TRAINED, HELD = (int((sides(range(EXAMPLES), 0.2) == out).nonzero()[0]) for out in (False, True))
-TUNE = ("tune", "tiny.toml", "--epsilon", 3, "--delta", 1e-3, "--trials", 3, "--law", "geometric", "--seed")
+TRAINED, HELD = (int((holdout_mask(range(EXAMPLES), 0.2) == out).nonzero()[0]) for out in (False, True))
+TUNE = (
+    "tune",
+    "tiny.toml",
+    "--epsilon",
+    3,
+    "--delta",
+    1e-3,
+    "--trials",
+    3,
+    "--trial-distribution",
+    "geometric",
+    "--seed",
+)
 
 
 class _Stage:
@@ -56,7 +68,7 @@ class _Stage:
         self._patch.setattr(datasets, "load", lambda *_: data)
         for module in (private_run, private_means):
             self._patch.setattr(module, "release", next_)
-        told = [self._command(*TUNE, seed, "--try", tried)]
+        told = [self._command(*TUNE, seed, "--grid", tried)]
         winner = "runs/tiny-0001"
         told.append(self._command("report", winner, "--yaml", "r.yaml", "--markdown", "c.md"))
         told += [self._command("report", "runs"), self._command("show", winner, "--statement")]

@@ -28,12 +28,12 @@ from scipy import stats
 from noisette import Mechanism, _io, guarantee, read_ledger
 from noisette._gradients import chunk_policy
 from noisette.accounting import Ledger
-from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
+from noisette.accounting.num_trials import GeometricNumTrials, LogarithmicNumTrials, NumTrials, PoissonNumTrials
 from noisette.app.datasets import Dataset
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Seen, load, metrics, new_folder, reopen
-from noisette.app.runs.holdout import parted, sides
-from noisette.app.tuning import LogUniform, Tuned, go_on, trial, tune
+from noisette.app.runs import ModelInputs, load, metrics, new_folder, reopen
+from noisette.app.runs.holdout import holdout_mask, split
+from noisette.app.tuning import LogUniform, TuneResult, resume_search, trial, tune
 from noisette.app.tuning.plan import Plan
 from noisette.app.tuning.search_space import Candidates
 from noisette.app.tuning.trial import _right, best, make, place, score, score_at
@@ -59,23 +59,23 @@ WINNER = {
 def test_a_search_and_its_price(tmp_path: Path) -> None:
     folder, found = searched(tmp_path)
     plan = Plan.read(folder)
-    assert 2.9 < found.promise.epsilon <= 3.0
-    assert found.promise.epsilon == guarantee(plan.search, 1e-5).epsilon
-    assert found.epsilon_of_one < 0.85 * found.promise.epsilon
-    assert found.promise.stamps == ("reproducible",)
+    assert 2.9 < found.guarantee.epsilon <= 3.0
+    assert found.guarantee.epsilon == guarantee(plan.search, 1e-5).epsilon
+    assert found.single_run_epsilon < 0.85 * found.guarantee.epsilon
+    assert found.guarantee.flags == ("reproducible",)
     assert read_ledger(folder / "ledger.jsonl").mechanisms() == (plan.search,)
     assert found.winner is not None
     assert {file.name for file in found.winner.iterdir()} == WINNER
     told = json.loads((found.winner / "guarantee.json").read_text())
-    assert (told["epsilon"], told["epsilon_of_one"]) == (found.promise.epsilon, found.epsilon_of_one)
-    assert read_ledger(found.winner / "ledger.jsonl").guarantee(1e-5).epsilon == found.promise.epsilon
-    assert [point.epsilon for point in metrics.read(found.winner)] == [found.promise.epsilon]
+    assert (told["epsilon"], told["single_run_epsilon"]) == (found.guarantee.epsilon, found.single_run_epsilon)
+    assert read_ledger(found.winner / "ledger.jsonl").guarantee(1e-5).epsilon == found.guarantee.epsilon
+    assert [point.epsilon for point in metrics.read(found.winner)] == [found.guarantee.epsilon]
     chosen = Recipe.load(str(found.winner / "recipe.toml"))
     assert chosen.lr == (found.settings or {})["lr"]
     assert load(found.winner)(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     with pytest.raises(InvalidInput, match="was chosen by a search, and is complete"):
         reopen(found.winner)
-    assert go_on(folder) == found, "asked again, it says the same"
+    assert resume_search(folder) == found, "asked again, it says the same"
 
 
 @pytest.mark.filterwarnings("ignore::noisette._gradients.Inexact")
@@ -84,16 +84,16 @@ def test_inexact_runs_are_told_of_the_search(tmp_path: Path, monkeypatch: pytest
     options = by_public_score(tmp_path) | {"epsilon": 8.0}
     sound = prepared(tmp_path / "sound", **options)
     assert Plan.read(sound).promise.arithmetic == COVERED
-    monkeypatch.setattr(chunk_policy, "steady", lambda *_: None)
+    monkeypatch.setattr(chunk_policy, "find_invariant_chunk_sizes", lambda *_: None)
     folder, found = searched(tmp_path / "not", **options)
-    assert (found.promise.arithmetic, "inexact" in found.promise.stamps) == (REAL, True)
-    assert "inexact" in read_ledger(folder / "ledger.jsonl").guarantee(1e-3).stamps
+    assert (found.guarantee.arithmetic, "inexact" in found.guarantee.flags) == (REAL, True)
+    assert "inexact" in read_ledger(folder / "ledger.jsonl").guarantee(1e-3).flags
     with pytest.raises(InvalidInput, match="may change how others are rounded"):
-        go_on(sound, seed=4)
+        resume_search(sound, seed=4)
 
 
 def test_the_winner_is_the_best_by_its_score(tmp_path: Path) -> None:
-    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=GeometricTrials(4), seed=8)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=GeometricNumTrials(4), seed=8)
     scores = [score_at(one) for one in sorted((folder / "private").glob("trial-*"))]
     assert len(scores) > 1
     assert found.score == max(scores)
@@ -117,7 +117,7 @@ def check_nothing_private_is_public(folder: Path, told: str) -> None:
 
 
 def test_nothing_private_is_public(tmp_path: Path) -> None:
-    folder, found = searched(tmp_path, trials=GeometricTrials(4), seed=8)
+    folder, found = searched(tmp_path, trials=GeometricNumTrials(4), seed=8)
     check_nothing_private_is_public(folder, repr(found))
     assert (folder / "private").stat().st_mode & 0o077 == 0
     assert "PRIVATE" in (folder / "private" / "PRIVATE.txt").read_text()
@@ -156,12 +156,12 @@ def test_nobody_else_ever_has_access_to_the_private_part(
 @pytest.mark.parametrize(
     "trials",
     [
-        GeometricTrials(3),
-        *(pytest.param(law, marks=pytest.mark.slow) for law in (LogarithmicTrials(3), PoissonTrials(2))),
+        GeometricNumTrials(3),
+        *(pytest.param(law, marks=pytest.mark.slow) for law in (LogarithmicNumTrials(3), PoissonNumTrials(2))),
     ],
     ids=repr,
 )
-def test_the_number_of_runs_follows_the_law(trials: Trials, tmp_path: Path) -> None:
+def test_the_number_of_runs_follows_the_law(trials: NumTrials, tmp_path: Path) -> None:
     """Searches that are prepared by this very code; chi-square at a level of one in a hundred thousand."""
     counts, options = Counter(), by_public_score(tmp_path)
     for seed in range(24):
@@ -185,14 +185,14 @@ def test_candidates_are_drawn_alike() -> None:
 def test_no_run_at_all(tmp_path: Path) -> None:
     """A Poisson number may be 0: paid in full, and nothing is published."""
     seed = next(seed for seed in range(100) if _drawn(seed) == 0)
-    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(1), seed=seed)
+    folder, found = searched(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonNumTrials(1), seed=seed)
     assert (found.winner, found.settings, found.score) == (None, None, None)
     assert read_ledger(folder / "ledger.jsonl").mechanisms() == (Plan.read(folder).search,)
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
 
 
 def _drawn(seed: int) -> int:
-    return PoissonTrials(1).draw(Generator(seed, purpose="search"))
+    return PoissonNumTrials(1).draw(Generator(seed, purpose="search"))
 
 
 def test_ties_and_scores_that_are_not_numbers() -> None:
@@ -207,11 +207,11 @@ def test_a_shared_ledger_has_one_entry(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "runs", shared=shared)
     plan = Plan.read(folder)
     assert read_ledger(shared).mechanisms() == (plan.search,), "paid before anything is trained"
-    found = go_on(folder, seed=4)
+    found = resume_search(folder, seed=4)
     assert read_ledger(shared).mechanisms() == (plan.search,)
     assert found.winner is not None
     told = json.loads((found.winner / "guarantee.json").read_text())
-    assert told["ledger_epsilon"] == found.promise.epsilon
+    assert told["ledger_epsilon"] == found.guarantee.epsilon
 
 
 def test_no_run_without_payment(tmp_path: Path) -> None:
@@ -236,20 +236,20 @@ def test_paid_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (folder / "ledger.jsonl").unlink()
     monkeypatch.setattr(trial, "reopen", stop)
     with pytest.raises(KeyboardInterrupt):
-        go_on(folder)
+        resume_search(folder)
     assert seen == [(Plan.read(folder).search,)]
 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """kill -9 in the middle: the same runs with the same settings, paid once."""
-    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonTrials(4), seed=5)
+    folder = prepared(tmp_path / "runs", **by_public_score(tmp_path), trials=PoissonNumTrials(4), seed=5)
     before = {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")}
     assert len(before) > 2
-    assert _dies(partial(go_on, folder, seed=5), 1, "score.json")
+    assert _dies(partial(resume_search, folder, seed=5), 1, "score.json")
     kept = {path: path.read_text() for path in folder.glob("private/*/score.json")}
     assert len(kept) == 1
     paid = (folder / "ledger.jsonl").read_bytes()
-    found = go_on(folder, seed=5)
+    found = resume_search(folder, seed=5)
     assert found.winner is not None
     assert (folder / "ledger.jsonl").read_bytes() == paid
     assert {path: path.read_text() for path in (folder / "private").glob("*/candidate.json")} == before
@@ -262,9 +262,9 @@ def test_killed_while_the_winner_is_published(tmp_path: Path) -> None:
     for number in range(len(list(folder.glob("private/trial-*")))):
         make(folder, 4, None, number)
     paid, moments = (folder / "ledger.jsonl").read_bytes(), 0
-    while _dies(partial(go_on, folder), moments):
+    while _dies(partial(resume_search, folder), moments):
         shutil.copytree(root, resumed := tmp_path / f"resumed {moments}")
-        found = go_on(resumed / folder.name)
+        found = resume_search(resumed / folder.name)
         assert [one.name for one in resumed.glob("tiny-0*")] == ["tiny-0001"], "there is another winner"
         assert found.winner == resumed / "tiny-0001"
         assert {file.name for file in found.winner.iterdir()} == WINNER
@@ -300,15 +300,15 @@ def test_what_is_gone_is_not_made_up(tmp_path: Path) -> None:
     (folder / "result.json").unlink()
     (folder / "ledger.jsonl").rename(folder / "elsewhere")
     with pytest.raises(LedgerError, match="is missing"):
-        go_on(folder)
+        resume_search(folder)
     (folder / "elsewhere").rename(folder / "ledger.jsonl")
     (folder / "private").rename(folder / "gone")
     with pytest.raises(InvalidInput, match=r"the private part of .* is gone"):
-        go_on(folder)
+        resume_search(folder)
     text = (folder / "search.json").read_text()
     (folder / "search.json").write_text(text.replace("noisette search 1", "noisette search 0"))
     with pytest.raises(InvalidInput, match="of another version"):
-        go_on(folder)
+        resume_search(folder)
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -353,17 +353,19 @@ def test_scores_do_not_come_from_test_examples(tmp_path: Path) -> None:
 
 def test_held_out_examples_are_not_trained_on() -> None:
     recipe = Recipe.load("digits")
-    whole, parted = Seen.of(recipe), Seen.of(TINY.changed(held_out=0.2))
-    out = sides(range(1437), 0.2)
+    whole, parted = ModelInputs.of(recipe), ModelInputs.of(TINY.changed(held_out=0.2))
+    out = holdout_mask(range(1437), 0.2)
     assert parted.held is not None
     assert torch.equal(parted.held.train_inputs, whole.data.train_inputs[out])
     assert torch.equal(parted.data.train_inputs, whole.data.train_inputs[~out])
-    assert torch.equal(sides(range(1000), 0.2), sides(range(2000), 0.2)[:1000]), "a slot's side is its own"
-    assert 0.15 < float(sides(range(5000), 0.2).float().mean()) < 0.25
+    assert torch.equal(holdout_mask(range(1000), 0.2), holdout_mask(range(2000), 0.2)[:1000]), (
+        "a slot's side is its own"
+    )
+    assert 0.15 < float(holdout_mask(range(5000), 0.2).float().mean()) < 0.25
 
 
 def test_nobody_is_on_both_sides(tmp_path: Path) -> None:
-    kept, held = parted(Seen.of(of_people(tmp_path)["recipe"]).data, 0.2)
+    kept, held = split(ModelInputs.of(of_people(tmp_path)["recipe"]).data, 0.2)
     assert not set(kept.train_units or ()) & set(held.train_units or ()), "somebody is on both sides"
     assert kept.sampled + held.sampled == 150
     assert 15 < held.sampled < 45
@@ -379,7 +381,7 @@ def test_people_with_many_examples(tmp_path: Path) -> None:
         right = _right(opened.assembly.task, opened.trainer.evaluated, held, torch.device("cpu"))
     finally:
         opened.close()
-    assert found.promise.adjacency == "add/remove one unit with all its examples, Poisson sampling"
+    assert found.guarantee.adjacency == "add/remove one unit with all its examples, Poisson sampling"
     assert held is not None
     assert kept.sampled + held.sampled == 150
     assert len(kept.train_inputs) + len(held.train_inputs) == 1200
@@ -418,7 +420,7 @@ def test_runs_have_the_noise_that_the_whole_search_asks_for(tmp_path: Path) -> N
     """What the runs will be trained with, priced by another library: as much as was asked for, as the ledger says."""
     folder = prepared(tmp_path / "runs", **by_public_score(tmp_path))
     (trained,) = {Mechanism.from_toml(one.read_text()) for one in folder.glob("private/trial-*/mechanism.toml")}
-    exact = reference_price(trained, GeometricTrials(3), 1e-3)
+    exact = reference_price(trained, GeometricNumTrials(3), 1e-3)
     assert 2.98 < exact < 3.001, "the price of a search is another one"
     assert read_ledger(folder / "ledger.jsonl").guarantee(1e-3).epsilon == pytest.approx(exact, rel=5e-4)
 
@@ -461,7 +463,7 @@ def test_ranges_and_lists_and_several_mechanisms(tmp_path: Path) -> None:
     """Batches and noises of different price: the search costs the worst, within the budget."""
     candidates = [{"batch": 10, "lr": LogUniform(0.5, 2)}, {"batch": 40}, {"noise": "Gaussian()", "steps": 9}]
     options = by_public_score(tmp_path)
-    folder = prepared(tmp_path / "runs", **options, candidates=candidates, trials=PoissonTrials(4))
+    folder = prepared(tmp_path / "runs", **options, candidates=candidates, trials=PoissonNumTrials(4))
     plan = Plan.read(folder)
     assert len(plan.search.runs) == 3
     assert 2.8 < plan.promise.epsilon <= 3.0
@@ -473,7 +475,7 @@ def test_from_python(tmp_path: Path) -> None:
     options = by_public_score(tmp_path)
     found = tune(options.pop("recipe"), {"lr": [1, 2]}, epsilon=3, trials=1, law="geometric", runs=tmp_path, **options)
     assert found.winner == tmp_path / "tiny-0001"
-    assert found.promise.stamps == ()
+    assert found.guarantee.flags == ()
 
 
 @pytest.fixture
@@ -525,12 +527,12 @@ def test_side_by_side_is_the_same(tmp_path: Path, cluster: str) -> None:
     """Two processes, and two workers of Ray, make the very runs that one process makes."""
     made, options = [], by_public_score(tmp_path)
     for name, how in {"one": {}, "two": {"jobs": 2}, "ray": {"ray": cluster}}.items():
-        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
-        made.append(_made(folder, go_on(folder, seed=6, **how)))
+        folder = prepared(tmp_path / name, **options, trials=PoissonNumTrials(4), seed=6)
+        made.append(_made(folder, resume_search(folder, seed=6, **how)))
     assert made[0] == made[1] == made[2]
 
 
-def _made(folder: Path, found: Tuned) -> tuple[Any, ...]:
+def _made(folder: Path, found: TuneResult) -> tuple[Any, ...]:
     return found.score, found.settings, [score_at(one) for one in sorted(folder.glob("private/trial-*"))]
 
 
@@ -539,11 +541,11 @@ def test_a_cluster_by_its_address(tmp_path: Path, head: str) -> None:
     """In a process of its own, since Ray keeps the first token that it has seen."""
     made, options = [], by_public_score(tmp_path)
     for name, how in {"one": "", "ray": f", ray={head!r}"}.items():
-        folder = prepared(tmp_path / name, **options, trials=PoissonTrials(4), seed=6)
+        folder = prepared(tmp_path / name, **options, trials=PoissonNumTrials(4), seed=6)
         code = (
             "from pathlib import Path; from noisette.app.tuning import go_on; "
-            f"go_on(Path({str(folder)!r}), seed=6{how})"
+            f"resume_search(Path({str(folder)!r}), seed=6{how})"
         )
         subprocess.run([sys.executable, "-c", code], check=True)
-        made.append(_made(folder, go_on(folder)))
+        made.append(_made(folder, resume_search(folder)))
     assert made[0] == made[1]

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from noisette import Mechanism, check, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
-from noisette.objectives import alone
+from noisette.objectives import per_example
 from tests.support.helpers import refused
 
 LOSS = nn.CrossEntropyLoss()
@@ -53,16 +53,16 @@ def a_copy(module: nn.Module, x: Tensor) -> None:
 def test_a_buffer_that_a_forward_pass_changes_is_refused_by_name(change: Callable[[nn.Module, Tensor], None]) -> None:
     model = nn.Sequential(Running(change), nn.Linear(3, 3))
     with refused(InvalidInput, match=r"the buffer 'mean' of Running at '0' changes.*\n\n.*get_submodule\('0'\)"):
-        Gradients(model, LOSS).check((X, Y))
+        PerExampleGradients(model, LOSS).check((X, Y))
     assert not model[0].mean.any()
-    objective = alone(lambda model, batch: LOSS(model(batch[0]), batch[1]))
+    objective = per_example(lambda model, batch: LOSS(model(batch[0]), batch[1]))
     assert "the buffer 'mean'" in str(check(model, (X, Y), goal=objective))
     model[0].eval()
-    Gradients(model, LOSS).check((X, Y))
+    PerExampleGradients(model, LOSS).check((X, Y))
 
 
 def test_a_table_that_is_made_again_passes() -> None:
-    Gradients(Running(a_copy), LOSS).check((X, Y))
+    PerExampleGradients(Running(a_copy), LOSS).check((X, Y))
 
 
 def test_the_spectral_norm_is_refused_also_where_it_rests() -> None:
@@ -72,7 +72,7 @@ def test_the_spectral_norm_is_refused_also_where_it_rests() -> None:
     for _ in range(500):
         model(X[:1])
     with refused(InvalidInput, match=r"the buffer '_[uv]' of _SpectralNorm at '0\.parametrizations\.weight\.0'"):
-        Gradients(model, LOSS).check((X, Y))
+        PerExampleGradients(model, LOSS).check((X, Y))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.nn.utils.spectral_norm:FutureWarning")
@@ -80,7 +80,7 @@ def test_the_spectral_norm_of_old_is_refused_in_favour_of_the_new_one() -> None:
     model = nn.Sequential(nn.utils.spectral_norm(nn.Linear(6, 3)))
     for mode in (model, model.eval()):
         with refused(InvalidInput, match=r"Linear at '0' has the spectral norm.*\n\n.*parametrizations\.spectral_norm"):
-            Gradients(mode, LOSS).check((X, Y))
+            PerExampleGradients(mode, LOSS).check((X, Y))
 
 
 def test_the_way_out_keeps_the_spectral_norm_at_one() -> None:

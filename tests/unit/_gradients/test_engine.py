@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from noisette import Mechanism, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.denoisers import Kalman
 from noisette.encoders import L2, Ranked
 from noisette.encoders.profiles import Blocks
@@ -32,7 +32,7 @@ def mlp_data(count: int = 7) -> tuple[nn.Module, Tensor, Tensor]:
 )
 def test_chunks_are_few_and_of_equal_size(name: str, count: int, sizes: list[int]) -> None:
     model, x, y = CASES[name].build(count)
-    gradients = Gradients(model, LOSS, chunk=4)
+    gradients = PerExampleGradients(model, LOSS, chunk=4)
     rows = [chunk.clone() for chunk in gradients.chunks((x, y))]
     assert [chunk.shape for chunk in rows] == [(size, gradients.dim) for size in sizes]
     if count:
@@ -42,7 +42,7 @@ def test_chunks_are_few_and_of_equal_size(name: str, count: int, sizes: list[int
 def test_one_buffer_serves_all_chunks_and_calls() -> None:
     for name in ("mlp", "layer norm"):
         model, x, y = CASES[name].build(10)
-        gradients = Gradients(model, LOSS, chunk=4)
+        gradients = PerExampleGradients(model, LOSS, chunk=4)
         places = {chunk.data_ptr() for _ in range(3) for chunk in gradients.chunks((x, y))}
         assert len(places) == 1
 
@@ -64,7 +64,7 @@ def test_memory_is_set_by_the_chunk() -> None:
     for count in (24, 120):
         model, x, y = CASES["mnist-paper"].build(count)
         given = {x.untyped_storage().data_ptr(), y.untyped_storage().data_ptr()}
-        gradients = Gradients(model, LOSS, chunk=8)
+        gradients = PerExampleGradients(model, LOSS, chunk=8)
         with Largest() as largest:
             for _ in gradients.chunks((x, y)):
                 pass
@@ -82,7 +82,7 @@ def test_nothing_is_left_behind(name: str) -> None:
     kept = next(model.parameters())
     kept.grad = torch.ones_like(kept)
     inputs = x.clone()
-    all_rows(Gradients(model, case.loss, chunk=3), x, y)
+    all_rows(PerExampleGradients(model, case.loss, chunk=3), x, y)
     assert torch.equal(x, inputs)
     assert torch.equal(kept.grad, torch.ones_like(kept))
     assert all(p.grad is None for p in model.parameters() if p is not kept)
@@ -96,7 +96,7 @@ def test_nothing_is_left_behind(name: str) -> None:
 
 def test_hooks_are_removed_after_an_error() -> None:
     model, x, y = mlp_data()
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     all_rows(gradients, x, y)
     with refused(InvalidInput, match="fails on an example"):
         all_rows(gradients, x, y + 50)
@@ -112,7 +112,7 @@ def test_grad_mode_outside_does_not_matter_and_is_kept(name: str, outer: type) -
     case = {**CASES, **SLOW}[name]
     model, x, y = case.build()
     expected = reference(model, LOSS, x, y)
-    gradients, rows = Gradients(model, LOSS, chunk=2), []
+    gradients, rows = PerExampleGradients(model, LOSS, chunk=2), []
     with outer():
         mode = torch.is_grad_enabled()
         for chunk in gradients.chunks((x, y)):
@@ -152,7 +152,7 @@ class Counter(nn.Module):
 def test_buffers_stay(second: nn.Module, path: str) -> None:
     model = nn.Sequential(Counter(), second).double()
     x, y = torch.randn(5, 6).double(), torch.randint(3, (5,))
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     gradients.check((x, y))
     model[0].counting = True
     all_rows(gradients, x, y)
@@ -171,7 +171,7 @@ def test_dropout_draws_for_each_example_anew(head: type[nn.Linear], path: str) -
     torch.manual_seed(0)
     model = nn.Sequential(nn.Dropout(0.5), head(40, 2))
     x, y = torch.ones(200, 40), torch.zeros(200, dtype=torch.long)
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     rows = torch.cat([rows[:, -82:-42].clone() for rows in gradients.chunks((x, y))])
     assert gradients.path == path
     kept = (rows != 0).double()
@@ -185,7 +185,7 @@ def test_dropout_draws_for_each_example_anew(head: type[nn.Linear], path: str) -
 
 def test_write_round_trip() -> None:
     model, x, y = CASES["frozen weight"].build()
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     flat = all_rows(gradients, x, y).sum(0)
     gradients.write(flat)
     found = [p.grad.clone() for p in model.parameters() if p.requires_grad]
@@ -220,7 +220,7 @@ class Scaled(nn.Module):
 def test_parameters_without_a_dimension(path: str) -> None:
     torch.manual_seed(0)
     model, x, y = Scaled(path != "loop"), torch.randn(9, 4), torch.randint(3, (9,))
-    gradients, loss = Gradients(model, nn.CrossEntropyLoss()), nn.CrossEntropyLoss()
+    gradients, loss = PerExampleGradients(model, nn.CrossEntropyLoss()), nn.CrossEntropyLoss()
     gradients._fast = gradients._fast if path == "layers" else ()
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, loss, x, y))
     assert gradients.path == path
@@ -236,7 +236,7 @@ def test_parameters_without_a_dimension(path: str) -> None:
 
 def test_write_converts() -> None:
     model = paper_cnn().to(memory_format=torch.channels_last)
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     flat = torch.randn(gradients.dim, dtype=torch.float64)
     gradients.write(flat)
     assert all(p.grad.dtype == torch.float32 and p.grad.stride() == p.stride() for p in gradients.parameters)
@@ -246,13 +246,13 @@ def test_write_converts() -> None:
 def test_channels_last_models_give_the_same_rows() -> None:
     model, x, y = CASES["mnist-paper"].build()
     expected = reference(model, LOSS, x, y)
-    rows = all_rows(Gradients(model.to(memory_format=torch.channels_last), LOSS), x, y)
+    rows = all_rows(PerExampleGradients(model.to(memory_format=torch.channels_last), LOSS), x, y)
     torch.testing.assert_close(rows, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_dtype_may_change_after_construction() -> None:
     model, x, y = mlp_data()
-    gradients = Gradients(model.float(), LOSS)
+    gradients = PerExampleGradients(model.float(), LOSS)
     all_rows(gradients, x.float(), y)
     model.double()
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), rtol=1e-10, atol=1e-12)
@@ -261,12 +261,12 @@ def test_dtype_may_change_after_construction() -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     model, x, y = mlp_data()
     with refused(InvalidInput, match="no trainable parameter"):
-        Gradients(model.requires_grad_(False), LOSS)
+        PerExampleGradients(model.requires_grad_(False), LOSS)
     model.requires_grad_(True)
     for chunk in (0, -1, 2.5):
         with refused(InvalidInput, match="chunk"):
-            Gradients(model, LOSS, chunk=chunk)
-    gradients = Gradients(model, LOSS)
+            PerExampleGradients(model, LOSS, chunk=chunk)
+    gradients = PerExampleGradients(model, LOSS)
     for inputs, targets in ((x, y[:3]), (x[0, 0], y), (x, y[0])):
         with refused(InvalidInput, match="not fit"):
             gradients.chunks((inputs, targets))
@@ -281,12 +281,12 @@ def test_compiled_models_are_refused_with_the_way_out() -> None:
     inner[0].compile()
     for model in (torch.compile(nn.Linear(3, 2)), nn.Sequential(torch.compile(nn.Linear(3, 2))), inner):
         with refused(InvalidInput, match=r"was compiled.*\n\n.*give the module itself"):
-            Gradients(model, LOSS)
+            PerExampleGradients(model, LOSS)
 
 
 def test_parameters_that_changed_are_refused() -> None:
     model, x, y = mlp_data()
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     model[0].bias.requires_grad_(False)
     with refused(InvalidInput, match="others than at the start.*\n\nhint: .*before make_private"):
         gradients.chunks((x, y))
@@ -300,7 +300,7 @@ def test_parameters_that_changed_are_refused() -> None:
 def test_errors_of_the_model_come_through() -> None:
     model, x, y = mlp_data()
     with refused(InvalidInput, match="shapes cannot be multiplied") as caught:
-        all_rows(Gradients(model, LOSS), x[:, :4], y)
+        all_rows(PerExampleGradients(model, LOSS), x[:, :4], y)
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
@@ -323,7 +323,7 @@ def test_checkpoints_in_the_loop(reentrant: bool) -> None:
     found = []
     for kept in (True, False):
         model.kept = kept
-        gradients = Gradients(model, LOSS)
+        gradients = PerExampleGradients(model, LOSS)
         found.append(next(gradients.chunks(batch)).clone())
         assert gradients.path == "loop"
     assert torch.equal(*found)

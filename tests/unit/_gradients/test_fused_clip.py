@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Encoder
-from noisette._gradients import Gradients, fused_clip
+from noisette._gradients import PerExampleGradients, fused_clip
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Added, Outer, Part, Products, Rows, Term
-from noisette._gradients.lookup import Lookup
+from noisette._gradients.grad_forms import DenseRows, GradForm, OuterProduct, Slice, Sum, SummedOuterProducts
+from noisette._gradients.lookup import EmbeddingRows
 from noisette._gradients.rules.convolution import Geometry, Image, Patches
 from noisette._native import cpu, reference
 from noisette.encoders import L2, Ranked, Snap
@@ -55,20 +55,20 @@ def numbers(count: int = COUNT, seed: int = 0) -> dict[str, Tensor]:
     }
 
 
-def terms(seen: Mapping[str, Tensor]) -> dict[Term, int]:
+def terms(seen: Mapping[str, Tensor]) -> dict[GradForm, int]:
     """One of every form, with the length of its parameter."""
     index = torch.arange(len(seen["e"]) * TOKENS).view(-1, TOKENS) % 7 % 5
     return {
-        Outer(seen["x"], seen["g"]): 10,
-        Rows(seen["bias"]): 4,
-        Products(seen["xs"], seen["gs"]): 12,
-        Lookup(index, seen["e"], 5, padding=1): 10,
-        Added([Products(seen["xs"], seen["gs"]), Products(seen["twice"], seen["gs"])]): 12,
-        Part(Products(seen["twice"], seen["gs"]), 2, 12): 20,
+        OuterProduct(seen["x"], seen["g"]): 10,
+        DenseRows(seen["bias"]): 4,
+        SummedOuterProducts(seen["xs"], seen["gs"]): 12,
+        EmbeddingRows(index, seen["e"], 5, padding=1): 10,
+        Sum([SummedOuterProducts(seen["xs"], seen["gs"]), SummedOuterProducts(seen["twice"], seen["gs"])]): 12,
+        Slice(SummedOuterProducts(seen["twice"], seen["gs"]), 2, 12): 20,
     }
 
 
-def rows_of(made: Mapping[Term, int], count: int) -> Tensor:
+def rows_of(made: Mapping[GradForm, int], count: int) -> Tensor:
     """Gradients (B, dim), float32, which are also what the kernel is given where a term is not factored."""
     return torch.cat([term.rows(slice(None), torch.empty(count, n)) for term, n in made.items()], dim=1)
 
@@ -86,7 +86,7 @@ def test_the_clipped_sum_is_that_of_clipped_rows(radius: float) -> None:
 
 def test_factored_sums_are_in_double_precision() -> None:
     seen = numbers()
-    made = {Outer(seen["x"], seen["g"]): 10}
+    made = {OuterProduct(seen["x"], seen["g"]): 10}
     exact = torch.einsum("bo,bi->boi", seen["g"].double(), seen["x"].double()).flatten(1)
     expected = reference.clip_norm(exact, clipping(0.1).with_products(256)[1] / (1 - 2.0**-22)).sum(dim=0)
     found = encoded(clipping(0.1), made, COUNT)
@@ -120,7 +120,7 @@ def test_a_few_at_a_time_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_empty_batch_is_zero() -> None:
-    gradients = Gradients(Tied(), bent)
+    gradients = PerExampleGradients(Tied(), bent)
     for encoder in (L2(dim=gradients.dim), Ranked(dim=gradients.dim)):
         found = gradients._fused_sum(encoder, (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0)))
         assert torch.equal(found, torch.zeros(gradients.dim, dtype=torch.float64))
@@ -152,11 +152,11 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_radius(form: str, scal
             signs = torch.from_numpy(np.sign(rng.standard_normal((1, 4, 20))))
             x = (signs * torch.from_numpy(rng.uniform(0.1, 1, (1, 4, 20))) * scale).float()
             g = torch.from_numpy(rng.uniform(-1, 1, (1, 4, 3)) * other).float()
-            every: dict[str, dict[Term, int]] = {
-                "outer": {Outer(x[:, 0], g[:, 0]): 60},
-                "products": {Products(x, g): 60},
-                "lookup": {Lookup(torch.tensor([[0, 2, 0, 0]]), x, 3): 60},
-                "rows": {Rows(x): 80},
+            every: dict[str, dict[GradForm, int]] = {
+                "outer": {OuterProduct(x[:, 0], g[:, 0]): 60},
+                "products": {SummedOuterProducts(x, g): 60},
+                "lookup": {EmbeddingRows(torch.tensor([[0, 2, 0, 0]]), x, 3): 60},
+                "rows": {DenseRows(x): 80},
             }
             every["all"] = {term: length for made in every.values() for term, length in made.items()}
             moved = encoded(kernel, every[form], 1)
@@ -182,11 +182,15 @@ def test_terms_that_cancel_over_tokens_stay_within_the_radius(form: str, ratio: 
     for seed in range(10):
         x, g = cancelling(ratio, seed=seed)
         half = slice(0, 32), slice(32, 64)
-        every: dict[str, dict[Term, int]] = {
-            "products": {Products(x, g): 40},
-            "table": {Lookup(torch.zeros(1, 64, dtype=torch.long), g, 8): 40},
-            "added": {Added([Products(x[:, part], g[:, part]) for part in half]): 40},
-            "beside others": {Products(x, g): 40, Rows(g.sum(dim=1)): 5, Outer(x[:, 0], g[:, 0] / ratio): 40},
+        every: dict[str, dict[GradForm, int]] = {
+            "products": {SummedOuterProducts(x, g): 40},
+            "table": {EmbeddingRows(torch.zeros(1, 64, dtype=torch.long), g, 8): 40},
+            "added": {Sum([SummedOuterProducts(x[:, part], g[:, part]) for part in half]): 40},
+            "beside others": {
+                SummedOuterProducts(x, g): 40,
+                DenseRows(g.sum(dim=1)): 5,
+                OuterProduct(x[:, 0], g[:, 0] / ratio): 40,
+            },
         }
         exact = torch.einsum("bto,bti->boi", g.double(), x.double()).flatten(1)
         assert float(exact.norm()) < 1e-4 * ratio, "they cancel"
@@ -201,7 +205,10 @@ def test_one_example_among_others_that_cancel(ratio: float) -> None:
     index = torch.arange(64).repeat(6, 1) % 32 % 3  # opposites meet in one row of the table
 
     def summed(keep: list[int]) -> Tensor:
-        made: dict[Term, int] = {Products(x[keep], g[keep]): 40, Lookup(index[keep], g[keep], 3): 15}
+        made: dict[GradForm, int] = {
+            SummedOuterProducts(x[keep], g[keep]): 40,
+            EmbeddingRows(index[keep], g[keep], 3): 15,
+        }
         return encoded(clipping(0.3), made, len(keep))
 
     for one in range(6):
@@ -228,7 +235,7 @@ def test_a_model_whose_tokens_cancel(ratio: float) -> None:
     torch.manual_seed(0)
     model, tokens = Opposed(), torch.randn(4, 16, 8)
     x = torch.cat([tokens, tokens * (1 + 1e-7)], dim=1)
-    gradients = Gradients(model, bent)
+    gradients = PerExampleGradients(model, bent)
     for one in range(4):
         broken = torch.full_like(x, torch.nan)
         broken[one] = x[one]
@@ -241,7 +248,7 @@ def test_norms_of_tied_weights_have_their_cross_terms() -> None:
     """An embedding that is also the output layer, against rows of the general way."""
     torch.manual_seed(0)
     model, x, y = Tied(), torch.randint(7, (9, 4)), torch.randint(7, (9,))
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     rows = torch.empty(9, gradients.dim)
     gradients._general[0].rows((x, y), rows)
     encoder = L2(dim=gradients.dim, radius=0.5 * float(rows.norm(dim=1).median()))
@@ -262,9 +269,12 @@ def test_a_row_does_not_depend_on_its_place(form: str) -> None:
             torch.randn(1, outer, 10, 12).expand(8, -1, -1, -1),
         )
         term, many = {
-            "products": (Products(x, g), length),
-            "added": (Added([Products(x, g), Products(x, 2 * g), Products(x.flip(1), g)]), length),
-            "part": (Part(Products(x, g), 1, length), length + 3),
+            "products": (SummedOuterProducts(x, g), length),
+            "added": (
+                Sum([SummedOuterProducts(x, g), SummedOuterProducts(x, 2 * g), SummedOuterProducts(x.flip(1), g)]),
+                length,
+            ),
+            "part": (Slice(SummedOuterProducts(x, g), 1, length), length + 3),
             "image": (Image(geometry, picture, ends, 1), 9 * length),
             "patches": (Patches(geometry, picture, ends, 1), 9 * length),
         }[form]

@@ -10,8 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from noisette._gradients.grad_forms import Added, Factored, Outer, Part, Products, Rows, Term, outer, single
-from noisette._gradients.lookup import Lookup
+from noisette._gradients.grad_forms import (
+    DenseRows,
+    GradForm,
+    NormAndSumForm,
+    OuterProduct,
+    Slice,
+    Sum,
+    SummedOuterProducts,
+    at_least_float32,
+    outer_product,
+)
+from noisette._gradients.lookup import EmbeddingRows
 from tests.support.helpers import ordinary_rows
 from tests.support.rule_cases import check_term
 
@@ -38,32 +48,35 @@ def looked_up(index: Tensor, g: Tensor, count: int, padding: int | None = None) 
 
 INDEX = torch.tensor([[0, 1, 1], [3, 3, 3], [2, 0, 2], [1, 2, 3], [0, 0, 1]])
 X, G, LATER = values(COUNT, 3, 4), values(COUNT, 3, 2, seed=1), values(COUNT, 3, 4, seed=2)
-FORMS: dict[str, tuple[Callable[[], Term], Callable[[], Tensor]]] = {
-    "outer": (lambda: Outer(X[:, 0], G[:, 0]), lambda: written_out(X[:, :1], G[:, :1])),
-    "outer, one position": (lambda: outer(X[:, :1], G[:, :1]), lambda: written_out(X[:, :1], G[:, :1])),
-    "products": (lambda: outer(X, G), lambda: written_out(X, G)),
-    "products in two dimensions": (lambda: outer(X.view(5, 1, 3, 4), G.view(5, 1, 3, 2)), lambda: written_out(X, G)),
-    "rows": (lambda: Rows(X), lambda: X.flatten(1)),
-    "rows, one number": (lambda: Rows(X[:, 0, 0]), lambda: X[:, 0, :1]),
-    "lookup": (lambda: Lookup(INDEX, G, 4), lambda: looked_up(INDEX, G, 4)),
-    "lookup with padding": (lambda: Lookup(INDEX, G, 4, padding=1), lambda: looked_up(INDEX, G, 4, 1)),
-    "lookup, one index": (lambda: Lookup(INDEX[:, 0], G[:, 0], 4), lambda: looked_up(INDEX[:, :1], G[:, :1], 4)),
+FORMS: dict[str, tuple[Callable[[], GradForm], Callable[[], Tensor]]] = {
+    "outer": (lambda: OuterProduct(X[:, 0], G[:, 0]), lambda: written_out(X[:, :1], G[:, :1])),
+    "outer, one position": (lambda: outer_product(X[:, :1], G[:, :1]), lambda: written_out(X[:, :1], G[:, :1])),
+    "products": (lambda: outer_product(X, G), lambda: written_out(X, G)),
+    "products in two dimensions": (
+        lambda: outer_product(X.view(5, 1, 3, 4), G.view(5, 1, 3, 2)),
+        lambda: written_out(X, G),
+    ),
+    "rows": (lambda: DenseRows(X), lambda: X.flatten(1)),
+    "rows, one number": (lambda: DenseRows(X[:, 0, 0]), lambda: X[:, 0, :1]),
+    "lookup": (lambda: EmbeddingRows(INDEX, G, 4), lambda: looked_up(INDEX, G, 4)),
+    "lookup with padding": (lambda: EmbeddingRows(INDEX, G, 4, padding=1), lambda: looked_up(INDEX, G, 4, 1)),
+    "lookup, one index": (lambda: EmbeddingRows(INDEX[:, 0], G[:, 0], 4), lambda: looked_up(INDEX[:, :1], G[:, :1], 4)),
     "lookup in two dimensions": (
-        lambda: Lookup(INDEX.view(5, 3, 1), G.view(5, 3, 1, 2), 4),
+        lambda: EmbeddingRows(INDEX.view(5, 3, 1), G.view(5, 3, 1, 2), 4),
         lambda: looked_up(INDEX, G, 4),
     ),
     "part": (
-        lambda: Part(outer(X, G), 3, 8),
+        lambda: Slice(outer_product(X, G), 3, 8),
         lambda: torch.nn.functional.pad(written_out(X, G), (3, 2)),
     ),
-    "part of rows": (lambda: Part(Rows(X), 1, 12), lambda: torch.nn.functional.pad(X.flatten(1), (1, 0))),
-    "added": (lambda: Added([outer(X, G), outer(LATER, G)]), lambda: written_out(X + LATER, G)),
+    "part of rows": (lambda: Slice(DenseRows(X), 1, 12), lambda: torch.nn.functional.pad(X.flatten(1), (1, 0))),
+    "added": (lambda: Sum([outer_product(X, G), outer_product(LATER, G)]), lambda: written_out(X + LATER, G)),
     "added to rows": (
-        lambda: Added([Rows(written_out(X, G)), Outer(X[:, 0], G[:, 0])]),
+        lambda: Sum([DenseRows(written_out(X, G)), OuterProduct(X[:, 0], G[:, 0])]),
         lambda: written_out(X, G) + written_out(X[:, :1], G[:, :1]),
     ),
     "a table that is also an output": (
-        lambda: Added([Lookup(INDEX, G, 4), Outer(G[:, 0], X[:, 0]), Rows(X[:, 1:].flatten(1))]),
+        lambda: Sum([EmbeddingRows(INDEX, G, 4), OuterProduct(G[:, 0], X[:, 0]), DenseRows(X[:, 1:].flatten(1))]),
         lambda: looked_up(INDEX, G, 4) + written_out(G[:, :1], X[:, :1]) + X[:, 1:].flatten(1),
     ),
 }
@@ -77,14 +90,14 @@ def test_every_form(name: str) -> None:
 
 def test_terms_of_one_parameter_have_no_norm_of_their_own() -> None:
     """The square of a sum is not the sum of squares: only the rows tell."""
-    assert not isinstance(Added([Outer(X[:, 0], G[:, 0])] * 2), Factored)
-    assert not isinstance(Part(Outer(X[:, 0], G[:, 0]), 0, 8), Factored)
+    assert not isinstance(Sum([OuterProduct(X[:, 0], G[:, 0])] * 2), NormAndSumForm)
+    assert not isinstance(Slice(OuterProduct(X[:, 0], G[:, 0]), 0, 8), NormAndSumForm)
 
 
 def test_rows_that_are_there_stay_as_they_are() -> None:
     """Added must not write into them: they may belong to somebody else."""
     mine = X.flatten(1).clone()
-    added = Added([Rows(mine), Rows(mine)])
+    added = Sum([DenseRows(mine), DenseRows(mine)])
     found = added.rows(slice(None), torch.empty_like(mine))
     torch.testing.assert_close(found, 2 * X.flatten(1))
     assert torch.equal(mine, X.flatten(1))
@@ -100,7 +113,7 @@ def test_rows_that_are_there_stay_as_they_are() -> None:
 def test_any_lookup(count: int, index: list[int], padding: int | None, width: int) -> None:
     every = torch.tensor(index).roll(1).repeat(count, 1)
     g = values(count, 6, width, seed=3)
-    check_term(Lookup(every, g, 4, padding), looked_up(every, g, 4, padding))
+    check_term(EmbeddingRows(every, g, 4, padding), looked_up(every, g, 4, padding))
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
@@ -109,8 +122,8 @@ def test_a_weight_of_zero_leaves_an_example_out_whatever_it_is(where: str, bad: 
     """Zero times infinity is no number; the norm tells that the example is broken."""
     x, g = X[:, 0].clone(), G.clone()
     (x if where == "x" else g)[2, 0] = bad
-    term: Factored = Lookup(INDEX, g, 4) if where == "table" else Outer(x, g[:, 0])
-    whole = Lookup(INDEX, G, 4) if where == "table" else Outer(X[:, 0], G[:, 0])
+    term: NormAndSumForm = EmbeddingRows(INDEX, g, 4) if where == "table" else OuterProduct(x, g[:, 0])
+    whole = EmbeddingRows(INDEX, G, 4) if where == "table" else OuterProduct(X[:, 0], G[:, 0])
     assert term.square_norms().isfinite().tolist() == [True, True, False, True, True]
     found, expected = (torch.zeros(8, dtype=torch.float64) for _ in range(2))
     weights = torch.tensor([1.0, 2.0, 0.0, -1.0, 0.5]).double()
@@ -122,16 +135,16 @@ def test_a_weight_of_zero_leaves_an_example_out_whatever_it_is(where: str, bad: 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_what_autocast_has_made_shorter_adds_up_in_float32(dtype: torch.dtype) -> None:
     x, g = torch.ones(1, 300, 2, dtype=dtype), torch.ones(1, 300, 1, dtype=dtype, requires_grad=True)
-    for term in (outer(x, g), Lookup(torch.zeros(1, 300, dtype=torch.long), x, 1)):
+    for term in (outer_product(x, g), EmbeddingRows(torch.zeros(1, 300, dtype=torch.long), x, 1)):
         found = term.rows(slice(None), torch.empty(1, 2))
         assert found.tolist() == [[300.0, 300.0]]
         assert not found.requires_grad
-    assert single(g).dtype == torch.float32
-    assert single(torch.ones(1).double()).dtype == torch.float64
+    assert at_least_float32(g).dtype == torch.float32
+    assert at_least_float32(torch.ones(1).double()).dtype == torch.float64
 
 
 def test_products_are_factored_only_where_nothing_cancels() -> None:
     """Over positions terms may cancel, and a norm from factors would be wrong without bound."""
-    assert isinstance(outer(X[:, :1], G[:, :1]), Outer)
-    assert isinstance(outer(X, G), Products)
-    assert not isinstance(outer(X, G), Factored)
+    assert isinstance(outer_product(X[:, :1], G[:, :1]), OuterProduct)
+    assert isinstance(outer_product(X, G), SummedOuterProducts)
+    assert not isinstance(outer_product(X, G), NormAndSumForm)

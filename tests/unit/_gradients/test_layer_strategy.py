@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.flat_params import Layout
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import aim_of
-from noisette._gradients.state_guard import Calls, Unfit
+from noisette._gradients.loss_adapter import adapt_loss
+from noisette._gradients.state_guard import ModelTracer, StrategyNotApplicable
 from noisette.errors import InvalidInput
 from tests.support.gradient_models import CASES, all_rows, reference
 from tests.support.helpers import refused
@@ -19,7 +19,7 @@ LOSS = nn.CrossEntropyLoss()
 
 
 def candidates(model: nn.Module, loss: nn.Module = LOSS) -> tuple[Layers, ...]:
-    return Layers.candidates(aim_of(model, loss), Layout(model), Calls(model, loss))
+    return Layers.candidates(adapt_loss(model, loss), Layout(model), ModelTracer(model, loss))
 
 
 def fast_rows(model: nn.Module, x: Tensor, y: Tensor, loss: nn.Module = LOSS) -> Tensor:
@@ -67,7 +67,7 @@ def test_a_model_that_changes_is_refused() -> None:
     """A weight is used behind its layer's back from now on, which the way that was chosen cannot see."""
     model, x, y = CASES["borrowed weight"].build()
     once = nn.Sequential(model.inner, nn.Tanh(), model.head)
-    gradients = Gradients(once, LOSS)
+    gradients = PerExampleGradients(once, LOSS)
     all_rows(gradients, x, y)
     once.forward = model.forward
     with refused(InvalidInput, match="otherwise than when it was checked"):
@@ -102,10 +102,10 @@ class Overwritten(nn.Module):
 
 def test_an_input_that_is_overwritten_is_an_error_as_in_torch() -> None:
     x, y = torch.randn(4, 6).double(), torch.randint(3, (4,))
-    with pytest.raises(Unfit, match="changed in place"):
+    with pytest.raises(StrategyNotApplicable, match="changed in place"):
         fast_rows(Overwritten().double(), x, y)
     with refused(InvalidInput, match=r"modified by an inplace operation(.|\n)*nothing in place"):
-        all_rows(Gradients(Overwritten().double(), LOSS), x, y)
+        all_rows(PerExampleGradients(Overwritten().double(), LOSS), x, y)
 
 
 def test_a_loss_that_depends_on_nothing() -> None:
@@ -114,13 +114,13 @@ def test_a_loss_that_depends_on_nothing() -> None:
             return torch.zeros(len(x), 3).double()
 
     model = nn.Sequential(nn.Linear(6, 3), Constant(1, 1).requires_grad_(False)).double()
-    with pytest.raises(Unfit, match="no parameter"):
+    with pytest.raises(StrategyNotApplicable, match="no parameter"):
         fast_rows(model, torch.randn(4, 6).double(), torch.zeros(4, dtype=torch.long))
 
 
 def test_outputs_without_rows() -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)).double()
-    with pytest.raises(Unfit, match="one row of numbers"):
+    with pytest.raises(StrategyNotApplicable, match="one row of numbers"):
         fast_rows(model, torch.randn(4, 6).double(), torch.zeros(4).long())
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from noisette import _native
-from noisette._gradients.lookup import Lookup
+from noisette._gradients.lookup import EmbeddingRows
 from tests.support.bucketed import VARIANTS
 
 STEP = 2.0**-27
@@ -31,7 +31,7 @@ def test_the_kernel_adds_what_torch_adds(kind: str, variant: str, monkeypatch: p
     found = []
     for way in (variant, "off"):
         monkeypatch.setenv("NOISETTE_KERNEL", way)
-        table, total = Lookup(index, g, rows), torch.full((rows * g.shape[2],), 3 * STEP, dtype=torch.float64)
+        table, total = EmbeddingRows(index, g, rows), torch.full((rows * g.shape[2],), 3 * STEP, dtype=torch.float64)
         squares = table.square_norms()
         for _ in range(2):
             table.add(weights, total, STEP)

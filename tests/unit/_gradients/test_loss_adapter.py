@@ -13,12 +13,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette import Mechanism, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._pytree import rows, size
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
-from noisette.objectives import Tokens, alone, classification, own_loss
+from noisette.objectives import TokenCrossEntropy, classification, model_loss, per_example
 from tests.support.helpers import refused
 
 COUNT, WIDTH, TOKENS, WORDS = 6, 5, 4, 9
@@ -71,8 +71,8 @@ def alone_gradients(model: nn.Module, loss_of: Callable[[Any], Tensor], batch: A
     return torch.stack(found)
 
 
-def agree(model: nn.Module, goal: Any, batch: Any, loss_of: Callable[[Any], Tensor]) -> Gradients:
-    gradients = Gradients(model, goal, chunk=4)
+def agree(model: nn.Module, goal: Any, batch: Any, loss_of: Callable[[Any], Tensor]) -> PerExampleGradients:
+    gradients = PerExampleGradients(model, goal, chunk=4)
     found = torch.cat([chunk.clone() for chunk in gradients.chunks(batch)])
     torch.testing.assert_close(found, alone_gradients(model, loss_of, batch), rtol=1e-9, atol=1e-12)
     return gradients
@@ -125,7 +125,7 @@ def test_several_inputs_in_a_tuple() -> None:
 
 def test_a_model_that_returns_its_own_loss() -> None:
     model, batch = Reader(3).double(), sentences()
-    agree(model, own_loss, batch, lambda one: model(**one).loss)
+    agree(model, model_loss, batch, lambda one: model(**one).loss)
 
 
 @pytest.mark.parametrize("mean", [True, False])
@@ -144,7 +144,7 @@ def test_tokens_with_some_that_do_not_count(mean: bool, ahead: int) -> None:
         ]
         return sum(losses, 0 * logits.sum()) / (max(1, len(losses)) if mean else 1)
 
-    agree(model, Tokens(ahead=ahead, mean=mean), batch, expected)
+    agree(model, TokenCrossEntropy(ahead=ahead, mean=mean), batch, expected)
 
 
 def test_regression() -> None:
@@ -190,7 +190,7 @@ def test_class_weights_in_a_function_are_refused() -> None:
         return F.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 5.0]))
 
     with refused(InvalidInput, match=r"not the mean or the sum.*\n\n.*CrossEntropyLoss\(weight="):
-        Gradients(nn.Linear(3, 2), weighted).check((torch.randn(6, 3), torch.zeros(6).long()))
+        PerExampleGradients(nn.Linear(3, 2), weighted).check((torch.randn(6, 3), torch.zeros(6).long()))
 
 
 @pytest.mark.parametrize("way", ["no targets", "an objective"])
@@ -243,7 +243,7 @@ PAIR = (torch.randn(6, 3), torch.randint(2, (6,)))
 )
 def test_an_objective_that_gives_something_else_is_refused(objective: Any) -> None:
     with refused(InvalidInput, match=r"not one loss for each example.*\n\n.*alone"):
-        Gradients(nn.Linear(3, 2), objective).check(PAIR)
+        PerExampleGradients(nn.Linear(3, 2), objective).check(PAIR)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_an_objective_that_gives_something_else_is_refused(objective: Any) -> No
 )
 def test_an_objective_that_mixes_examples_is_refused(objective: Any) -> None:
     with refused(InvalidInput, match=r"gradient in a batch differs.*\n\nhint: is it the objective that compares"):
-        Gradients(nn.Linear(3, 2), objective).check(PAIR)
+        PerExampleGradients(nn.Linear(3, 2), objective).check(PAIR)
 
 
 def info_nce(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -281,7 +281,7 @@ def correlation(outputs: Tensor, targets: Tensor) -> Tensor:
 def test_a_loss_that_contrasts_examples_is_refused(loss: Any) -> None:
     """In a batch of one it has nothing to contrast: its gradient would be zero, or another one."""
     with refused(InvalidInput, match=r"not the mean or the sum.*\n\n.*contrast"):
-        Gradients(nn.Linear(3, 2), loss).check(PAIR)
+        PerExampleGradients(nn.Linear(3, 2), loss).check(PAIR)
 
 
 @pytest.mark.filterwarnings("ignore::noisette._gradients.SlowPath")
@@ -302,7 +302,7 @@ def test_a_loss_that_contrasts_examples_is_refused(loss: Any) -> None:
     ids=lambda loss: repr(loss)[:40] if isinstance(loss, nn.Module) else "function",
 )
 def test_losses_that_are_shared_pass(loss: Any) -> None:
-    Gradients(nn.Linear(3, 2), loss).check(PAIR)
+    PerExampleGradients(nn.Linear(3, 2), loss).check(PAIR)
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
@@ -312,7 +312,7 @@ def test_a_column_beside_a_row_of_numbers_is_told(column: str) -> None:
     model = nn.Linear(3, 1) if column == "outputs" else nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
     targets = torch.zeros(6) if column == "outputs" else torch.zeros(6, 1)
     with refused(InvalidInput, match=r"\n\nhint: an output has the shape \(.*view_as\(outputs\)"):
-        Gradients(model, nn.MSELoss()).check((PAIR[0], targets))
+        PerExampleGradients(model, nn.MSELoss()).check((PAIR[0], targets))
 
 
 @pytest.mark.parametrize(
@@ -320,20 +320,20 @@ def test_a_column_beside_a_row_of_numbers_is_told(column: str) -> None:
     [
         lambda outputs, targets: F.cross_entropy(outputs, targets).item(),
         lambda outputs, targets: (F.cross_entropy(outputs, targets), outputs),
-        alone(lambda model, batch: float(model(batch[0]).sum())),
+        per_example(lambda model, batch: float(model(batch[0]).sum())),
     ],
     ids=["a float", "a tuple", "a float of one alone"],
 )
 def test_a_loss_that_is_no_tensor_is_refused(goal: Any) -> None:
     with refused(InvalidInput, match=r"of type (float|tuple), not a Tensor.*\n\n.*the loss alone"):
-        Gradients(nn.Linear(3, 2), goal).check(PAIR)
+        PerExampleGradients(nn.Linear(3, 2), goal).check(PAIR)
 
 
 def test_a_batch_that_is_no_pair_needs_an_objective() -> None:
     with refused(InvalidInput, match=r"batches of \(inputs, targets\)"):
-        Gradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check({"x": PAIR[0]})
+        PerExampleGradients(nn.Linear(3, 2), nn.CrossEntropyLoss()).check({"x": PAIR[0]})
     with refused(InvalidInput, match=r"objective\(model, batch\), whose first parameter is called model"):
-        Gradients(nn.Linear(3, 2), lambda net, batch: net(batch)).check(PAIR[0])
+        PerExampleGradients(nn.Linear(3, 2), lambda net, batch: net(batch)).check(PAIR[0])
 
 
 def test_alone_may_return_one_number() -> None:
@@ -343,17 +343,17 @@ def test_alone_may_return_one_number() -> None:
     def mean(model: nn.Module, batch: Any) -> Tensor:
         return F.cross_entropy(model(batch[0]), batch[1])
 
-    agree(model, alone(mean), batch, lambda one: mean(model, one))
+    agree(model, per_example(mean), batch, lambda one: mean(model, one))
 
 
 def test_a_loss_that_no_parameter_enters_is_refused() -> None:
     with refused(InvalidInput, match="does not depend on any trained parameter"):
-        Gradients(nn.Linear(3, 2), lambda outputs, targets: outputs.detach().sum()).check(PAIR)
+        PerExampleGradients(nn.Linear(3, 2), lambda outputs, targets: outputs.detach().sum()).check(PAIR)
 
 
 def test_labels_of_one_class_are_made_up() -> None:
     """Where there is no class 1, the made-up label 1 does not count against the model."""
-    Gradients(nn.Linear(3, 1), nn.NLLLoss()).check((PAIR[0], torch.zeros(6).long()))
+    PerExampleGradients(nn.Linear(3, 1), nn.NLLLoss()).check((PAIR[0], torch.zeros(6).long()))
 
 
 class Towers(nn.Module):
@@ -391,20 +391,20 @@ def of_triplets(model: nn.Module, batch: Any) -> Tensor:
 def test_a_loss_that_is_constant_for_one_example_is_refused(objective: Any) -> None:
     pairs = torch.rand(6, 3), torch.rand(6, 5)
     with refused(InvalidInput, match=r"one example alone has no gradient.*\n\n.*contrastive"):
-        Gradients(Towers(), alone(objective)).check(pairs)
+        PerExampleGradients(Towers(), per_example(objective)).check(pairs)
 
 
 def test_one_class_alone_is_refused() -> None:
     with refused(InvalidInput, match=r"one example alone has no gradient.*\n\n.*softmax over one class"):
-        Gradients(nn.Linear(3, 1), nn.CrossEntropyLoss()).check((PAIR[0], torch.zeros(6).long()))
+        PerExampleGradients(nn.Linear(3, 1), nn.CrossEntropyLoss()).check((PAIR[0], torch.zeros(6).long()))
 
 
 def test_a_loss_that_is_small_or_that_has_reached_its_least_is_not_constant() -> None:
-    Gradients(nn.Linear(3, 2), lambda outputs, targets: F.cross_entropy(outputs, targets) / 1e7).check(PAIR)
+    PerExampleGradients(nn.Linear(3, 2), lambda outputs, targets: F.cross_entropy(outputs, targets) / 1e7).check(PAIR)
     model = nn.Linear(3, 2)
     with torch.no_grad():
         model.bias.copy_(torch.tensor([9.0, -9.0]))
-    Gradients(model, lambda outputs, targets: F.relu(1 - outputs[:, 0] + outputs[:, 1]).mean()).check(PAIR)
+    PerExampleGradients(model, lambda outputs, targets: F.relu(1 - outputs[:, 0] + outputs[:, 1]).mean()).check(PAIR)
 
 
 class Noisy(nn.Linear):
@@ -421,9 +421,9 @@ class Noisy(nn.Linear):
 
 
 def test_a_loss_behind_noise_is_not_taken_for_a_contrast() -> None:
-    Gradients(Noisy(), own_loss).check({"x": PAIR[0]})
+    PerExampleGradients(Noisy(), model_loss).check({"x": PAIR[0]})
     with refused(InvalidInput, match="not made of the losses of its examples"):
-        Gradients(Noisy(contrast=True), own_loss).check({"x": PAIR[0]})
+        PerExampleGradients(Noisy(contrast=True), model_loss).check({"x": PAIR[0]})
 
 
 @pytest.mark.filterwarnings("ignore::noisette._gradients.Inexact")
@@ -434,7 +434,7 @@ def test_noise_is_no_rounding() -> None:
         return lambda model, x: F.softplus(-model(x)).sum(1) + F.softplus(model(torch.tanh(draw(x)))).sum(1)
 
     for draw, told in ((torch.randn_like, None), (lambda x: x.clone().exponential_(), "draws random numbers by other")):
-        gradients = Gradients(nn.Linear(3, 1), fakes(draw))
+        gradients = PerExampleGradients(nn.Linear(3, 1), fakes(draw))
         gradients.check(PAIR[0])
         assert gradients.inexact is None if told is None else told in (gradients.inexact or "")
 
@@ -463,4 +463,4 @@ def test_a_generator_is_trained_by_its_own_loop() -> None:
         generator.requires_grad_(False)
         other.step()
     assert not torch.equal(generator.weight, before)
-    assert "inexact" not in private.guarantee(delta=1e-3).stamps
+    assert "inexact" not in private.guarantee(delta=1e-3).flags

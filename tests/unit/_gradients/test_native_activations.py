@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from noisette import _native
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.native_activations import tangent
 
 
@@ -45,7 +45,7 @@ def test_gradients_are_those_of_autograd(name: str, kernel: str, monkeypatch: py
     x, y = torch.randn(6, 3, 7, 7), torch.randint(4, (6,))
     model(x)
     loss = nn.CrossEntropyLoss()
-    gradients = Gradients(model, loss)
+    gradients = PerExampleGradients(model, loss)
     (rows,) = gradients.chunks((x, y))
     assert gradients.path == "layers"
     for i, row in enumerate(rows):
@@ -86,7 +86,7 @@ def test_the_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_native.native, "tanh", seen)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8 * 25, 4))
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     batch = torch.randn(6, 3, 7, 7), torch.randint(4, (6,))
     list(gradients.chunks(batch))  # which tries this number of examples first
     taken.clear()

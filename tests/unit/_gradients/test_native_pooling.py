@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._gradients.native_pooling import pooled
 
 LAST = torch.channels_last
@@ -42,7 +42,7 @@ def test_gradients_are_those_of_autograd(name: str, kernel: str, monkeypatch: py
     x, y = torch.randn(6, 3, 9, 9), torch.randint(4, (6,))
     model(x)
     loss = nn.CrossEntropyLoss()
-    gradients = Gradients(model, loss)
+    gradients = PerExampleGradients(model, loss)
     (rows,) = gradients.chunks((x, y))
     assert gradients.path == "layers"
     for i, row in enumerate(rows):

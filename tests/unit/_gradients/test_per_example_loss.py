@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.errors import InvalidInput
 from tests.support.gradient_models import all_rows, reference
 from tests.support.helpers import refused
@@ -29,7 +29,7 @@ def test_weights_count(kind: type[nn.Module], head: nn.Module) -> None:
     torch.manual_seed(0)
     last = nn.LogSoftmax(1) if kind is nn.NLLLoss else nn.Identity()
     model, (x, y) = nn.Sequential(nn.Linear(6, 3), head, last).double(), batch()
-    plain, weighted = (all_rows(Gradients(model, loss), x, y) for loss in (kind(), kind(weight=WEIGHT)))
+    plain, weighted = (all_rows(PerExampleGradients(model, loss), x, y) for loss in (kind(), kind(weight=WEIGHT)))
     torch.testing.assert_close(weighted, plain * WEIGHT[y][:, None])
 
 
@@ -49,8 +49,10 @@ def test_a_subclass_keeps_its_own_loss() -> None:
     torch.manual_seed(0)
     model, (x, y) = nn.Linear(6, 3).double(), batch()
     focal = Focal(weight=WEIGHT)
-    torch.testing.assert_close(all_rows(Gradients(model, focal), x, y), reference(model, focal, x, y))
-    renamed, plain = (all_rows(Gradients(model, kind(weight=WEIGHT)), x, y) for kind in (Renamed, nn.CrossEntropyLoss))
+    torch.testing.assert_close(all_rows(PerExampleGradients(model, focal), x, y), reference(model, focal, x, y))
+    renamed, plain = (
+        all_rows(PerExampleGradients(model, kind(weight=WEIGHT)), x, y) for kind in (Renamed, nn.CrossEntropyLoss)
+    )
     assert torch.equal(renamed, plain)
 
 
@@ -60,7 +62,7 @@ def test_a_hooked_loss_keeps_its_hooks() -> None:
     loss = nn.CrossEntropyLoss(weight=WEIGHT)
     loss.register_forward_hook(lambda module, args, found: 2 * found)
     with refused(InvalidInput, match="is not the mean or the sum"):  # torch's own mean, by weights
-        all_rows(Gradients(model, loss), x, y)
+        all_rows(PerExampleGradients(model, loss), x, y)
 
 
 @pytest.mark.parametrize("heavy", [0, 1, 2, 9, 99])
@@ -70,7 +72,7 @@ def test_weights_in_a_function_are_seen_whichever_class_has_them(heavy: int) -> 
     weight[heavy] = 50.0
     model = nn.Linear(6, len(weight)).double()
     with refused(InvalidInput, match="is not the mean or the sum"):
-        Gradients(model, lambda a, b: F.cross_entropy(a, b, weight=weight)).check(batch())
+        PerExampleGradients(model, lambda a, b: F.cross_entropy(a, b, weight=weight)).check(batch())
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
@@ -80,7 +82,7 @@ def test_shapes_that_fit_by_chance_for_one_example_are_refused(loss: Any) -> Non
     model = nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1)))
     data = torch.randn(12, 6), torch.randn(12, 3)
     with refused(InvalidInput, match=r"is not the mean or the sum") as caught:
-        Gradients(model, loss).check(data)
+        PerExampleGradients(model, loss).check(data)
     assert "targets.view_as(outputs)" in caught.value.hint
 
 
@@ -91,14 +93,14 @@ def test_a_loss_that_is_written_for_one_example_passes() -> None:
 
     torch.manual_seed(0)
     model, x, y = nn.Linear(6, 3), torch.randn(12, 6), torch.randn(12, 3)
-    torch.testing.assert_close(all_rows(Gradients(model, alone), x, y), reference(model, alone, x, y))
+    torch.testing.assert_close(all_rows(PerExampleGradients(model, alone), x, y), reference(model, alone, x, y))
 
 
 def test_a_batch_of_them_points_where_torchs_own_does() -> None:
     """Torch divides by the weights of the batch, a number for all of its examples: the direction is the same."""
     torch.manual_seed(0)
     model, loss, (x, y) = nn.Linear(6, 3).double(), nn.CrossEntropyLoss(weight=WEIGHT, label_smoothing=0.0), batch()
-    ours = all_rows(Gradients(model, loss), x, y).sum(0)
+    ours = all_rows(PerExampleGradients(model, loss), x, y).sum(0)
     theirs = torch.cat([g.flatten() for g in torch.autograd.grad(loss(model(x), y), list(model.parameters()))])
     torch.testing.assert_close(ours / WEIGHT[y].sum(), theirs)
 
@@ -108,7 +110,7 @@ def test_targets_for_every_position() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 12), nn.Unflatten(1, (3, 4))).double()
     loss, (x, y) = nn.CrossEntropyLoss(weight=WEIGHT, ignore_index=2), batch((4,))
-    rows = all_rows(Gradients(model, loss), x, y)
+    rows = all_rows(PerExampleGradients(model, loss), x, y)
     none = nn.CrossEntropyLoss(weight=WEIGHT, ignore_index=2, reduction="none")
     for i in range(12):
         alone = none(model(x[i : i + 1]), y[i : i + 1]).sum() / max(1, int((y[i] != 2).sum()))

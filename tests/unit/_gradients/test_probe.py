@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from noisette._gradients import Gradients, SlowPath, probe
+from noisette._gradients import PerExampleGradients, SlowPath, probe
 from noisette.errors import InvalidInput
 from tests.support.gradient_models import CASES, SLOW, all_rows, reference
 from tests.support.helpers import refused
@@ -87,11 +87,11 @@ def test_whatever_mixes_examples_is_refused(name: str) -> None:
     torch.manual_seed(0)
     model, (x, y) = Mixer(MIXERS[name]), data()
     with refused(InvalidInput, match="gradient in a batch differs.*Mixer"):
-        Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+        PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
     with refused(InvalidInput, match="GroupNorm"):  # nobody has to ask for the check
-        next(Gradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
+        next(PerExampleGradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
     with torch.no_grad(), refused(InvalidInput, match="GroupNorm"):
-        next(Gradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
+        next(PerExampleGradients(model, nn.CrossEntropyLoss()).chunks((x, y)))
 
 
 class Single(nn.Module):
@@ -108,9 +108,9 @@ def test_layers_of_two_precisions_pass_and_may_not_mix() -> None:
         model = nn.Sequential(nn.Linear(300, 300).double(), nn.Tanh(), Single(), mix, nn.Linear(300, 3))
         if isinstance(mix, Shifted):
             with refused(InvalidInput, match="in a batch differs"):
-                Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+                PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
         else:
-            Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+            PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
 
 
 class Steep(nn.Module):
@@ -132,15 +132,15 @@ def test_rounding_is_told_from_mixing_in_double_precision() -> None:
     with torch.no_grad():
         apart = (model(x) - torch.cat([model(x[i : i + 1]) for i in range(4)])).abs().max()
     assert apart > 1e-3, "batch and example must round differently for this to test anything"
-    gradients = Gradients(model, loss)
-    with probe.without_dropout(gradients._aim, gradients.device):
+    gradients = PerExampleGradients(model, loss)
+    with probe.dropout_disabled(gradients._aim, gradients.device):
         found = probe.confirmed(gradients._aim, gradients._layout, gradients._fast, (x, y))
     assert type(found).__name__ == "Layers"
     for refused_one in (Steep(Shifted()), Steep(lambda h: h / len(h)), Steep(TiedBackward.apply)):
         with refused(InvalidInput, match="in a batch differs"):
-            Gradients(refused_one, loss).check((x, y))
+            PerExampleGradients(refused_one, loss).check((x, y))
     with refused(InvalidInput, match="in a batch differs"):  # it cannot be had in double precision
-        Gradients(Steep(nn.Identity(), single=True), loss).check((x, y))
+        PerExampleGradients(Steep(nn.Identity(), single=True), loss).check((x, y))
 
 
 def test_mixing_that_shows_in_outputs_only_is_refused() -> None:
@@ -149,9 +149,9 @@ def test_mixing_that_shows_in_outputs_only_is_refused() -> None:
 
     x, y = data()
     sound, mixing = nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 3), Shifted())
-    Gradients(sound, linear_loss).check((x, y))
+    PerExampleGradients(sound, linear_loss).check((x, y))
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(mixing, linear_loss).check((x, y))
+        PerExampleGradients(mixing, linear_loss).check((x, y))
 
 
 def test_an_output_as_wide_as_the_batch_is_refused() -> None:
@@ -161,7 +161,7 @@ def test_an_output_as_wide_as_the_batch_is_refused() -> None:
 
     x, y = data()
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Wide(6, 6), nn.CrossEntropyLoss()).check((x, y.clamp(max=1)))
+        PerExampleGradients(Wide(6, 6), nn.CrossEntropyLoss()).check((x, y.clamp(max=1)))
 
 
 def test_a_model_that_works_in_place_on_its_input_passes() -> None:
@@ -171,7 +171,7 @@ def test_a_model_that_works_in_place_on_its_input_passes() -> None:
 
     x, y = data()
     before = x.clone()
-    Gradients(Doubling(6, 3), nn.CrossEntropyLoss()).check((x, y))
+    PerExampleGradients(Doubling(6, 3), nn.CrossEntropyLoss()).check((x, y))
     assert torch.equal(x, before)
 
 
@@ -187,9 +187,9 @@ def test_the_size_of_the_batch_shows_behind_the_dropout_of_a_recurrent_layer(rnn
             return self.head(h / len(h) if self.sized else h)
 
     x, y = data()
-    Gradients(Net(False), nn.CrossEntropyLoss()).check((x, y))
+    PerExampleGradients(Net(False), nn.CrossEntropyLoss()).check((x, y))
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Net(True), nn.CrossEntropyLoss()).check((x, y))
+        PerExampleGradients(Net(True), nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("name", [name for name in MIXERS if "noise" not in name and "dropout" not in name])
@@ -197,7 +197,7 @@ def test_without_the_check_examples_stay_alone(name: str) -> None:
     """Isolation does not rest on the check: every way gives an example what it has alone, or does not fit."""
     torch.manual_seed(0)
     model, (x, y) = Mixer(MIXERS[name]).double(), data()
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     alone = reference(model, nn.CrossEntropyLoss(), x.double(), y)
     for way in (*gradients._fast, *gradients._general):
         rows = torch.empty(6, gradients.dim, dtype=torch.float64)
@@ -222,7 +222,7 @@ def test_without_the_check_examples_stay_alone(name: str) -> None:
 )
 def test_batch_norm_is_refused_by_name(layer: nn.Module) -> None:
     model, (x, y) = nn.Sequential(nn.Linear(6, 6), layer, nn.Linear(6, 3)), data()
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     for attempt in (gradients.check, gradients.chunks):
         with refused(InvalidInput, match=r"Norm.* at '1.*\n\nhint: replace it by GroupNorm"):
             attempt((x, y))
@@ -233,7 +233,7 @@ def test_batch_norm_is_refused_by_name(layer: nn.Module) -> None:
 def test_batch_norm_in_eval_mode_is_allowed_until_it_trains() -> None:
     model, (x, y) = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, affine=False), nn.Linear(6, 3)).double(), data()
     model.eval()
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     torch.testing.assert_close(
         all_rows(gradients, x.double(), y), reference(model, nn.CrossEntropyLoss(), x.double(), y)
     )
@@ -245,7 +245,7 @@ def test_batch_norm_in_eval_mode_is_allowed_until_it_trains() -> None:
 
 def test_a_mode_that_was_not_checked_is_checked() -> None:
     model, (x, y) = OwnBatchNorm(), data()
-    gradients = Gradients(model.eval(), nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model.eval(), nn.CrossEntropyLoss())
     gradients.check((x, y))
     assert gradients.path == "layers"
     model.train()
@@ -260,7 +260,7 @@ def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
     case = {**CASES, **SLOW}[name]
     model, x, y = case.build()
     x = x.to(dtype) if x.is_floating_point() else x
-    Gradients(model.to(dtype), case.loss).check((x, y))
+    PerExampleGradients(model.to(dtype), case.loss).check((x, y))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_what_does_not_mix_passes(name: str, dtype: torch.dtype) -> None:
 def test_randomness_is_no_mixing(model: nn.Module) -> None:
     x, y = data()
     state = torch.get_rng_state()
-    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+    PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -300,8 +300,8 @@ def test_two_threads_take_turns() -> None:
         thread.join()
         return found[-1]
 
-    with probe.own_randomness(torch.device("cpu")):
-        with probe.own_randomness(torch.device("cpu")):  # a thread does not wait for itself
+    with probe.isolated_rng(torch.device("cpu")):
+        with probe.isolated_rng(torch.device("cpu")):  # a thread does not wait for itself
             assert not asked()
         assert not asked()
     assert asked()
@@ -323,7 +323,7 @@ def test_the_check_leaves_the_model_as_it_was() -> None:
     model, (x, y) = Net(), data()
     model.drop.eval()
     before = [p.clone() for p in model.parameters()]
-    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+    PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
     assert model.lstm.dropout == 0.5
     assert [m.training for m in model.modules()] == [True, True, False, True]
     assert all(p.grad is None and torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
@@ -335,18 +335,18 @@ def test_the_check_sees_shapes_only() -> None:
     torch.manual_seed(0)
     x, y = data()
     for examples, targets in ((x * torch.nan, y), (x[:0], y[:0]), (x[:1].expand(6, 6), y)):
-        gradients = Gradients(nn.Linear(6, 3), nn.CrossEntropyLoss())
+        gradients = PerExampleGradients(nn.Linear(6, 3), nn.CrossEntropyLoss())
         gradients.check((examples, targets))
         assert gradients.path == "layers"
         with refused(InvalidInput, match="in a batch differs"):
-            Gradients(Mixer(MIXERS["minus the batch mean"]), nn.CrossEntropyLoss()).check((examples, targets))
+            PerExampleGradients(Mixer(MIXERS["minus the batch mean"]), nn.CrossEntropyLoss()).check((examples, targets))
 
 
 def test_an_output_without_a_row_for_each_example_is_refused() -> None:
     x, y = data()
     for model in (nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)), nn.Sequential(nn.Unflatten(1, (1, 6)), nn.GRU(6, 3))):
         with refused(InvalidInput, match="no row for each example"):
-            Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+            PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("name", ["mnist-paper", "mlp", "conv2d, residual", "group norm", "attention", "gru"])
@@ -354,7 +354,7 @@ def test_a_row_does_not_change_with_the_company(name: str) -> None:
     """Every row among others equals, to rounding, the row of the example alone and among other others."""
     case = {**CASES, **SLOW}[name]
     model, x, y = case.build(count=8)
-    gradients = Gradients(model, case.loss)
+    gradients = PerExampleGradients(model, case.loss)
     if case.path == "loop":
         with pytest.warns(SlowPath):
             full = all_rows(gradients, x, y)
@@ -370,14 +370,14 @@ def test_a_row_does_not_change_with_the_company(name: str) -> None:
 def test_a_broken_example_spoils_its_own_row_only(name: str, broken: float) -> None:
     case = CASES[name]
     model, x, y = case.build(count=6)
-    gradients = Gradients(model, case.loss)
+    gradients = PerExampleGradients(model, case.loss)
     full = all_rows(gradients, x, y)
     x[2] = broken
     rows = all_rows(gradients, x, y)
     others = [0, 1, 3, 4, 5]
     assert torch.equal(rows[others], full[others])
     assert not torch.equal(rows[2], full[2])
-    fresh = Gradients(model, case.loss)  # whose isolation check meets the broken example
+    fresh = PerExampleGradients(model, case.loss)  # whose isolation check meets the broken example
     torch.testing.assert_close(all_rows(fresh, x, y)[others], full[others], rtol=1e-10, atol=1e-12)
 
 
@@ -387,7 +387,7 @@ def test_a_model_that_is_fitted_passes() -> None:
     model, x = nn.Sequential(nn.Linear(500, 300), nn.Tanh(), nn.Linear(300, 3)), torch.randn(4, 500)
     y = torch.cat([model(x[i : i + 1]).detach() for i in range(4)])
     assert not torch.equal(model(x), y), "batch and example must round differently for this to test anything"
-    gradients = Gradients(model, nn.MSELoss())
+    gradients = PerExampleGradients(model, nn.MSELoss())
     gradients.check((x, y))
     assert gradients.path == "layers"
 
@@ -402,7 +402,7 @@ def test_an_output_that_cancels_out_passes() -> None:
     with torch.no_grad():
         alone = torch.cat([model(x[i : i + 1]) for i in range(4)])
         assert not torch.equal(model(x), alone), "batch and example must round differently for this to test anything"
-    Gradients(model, nn.MSELoss()).check((x, y))
+    PerExampleGradients(model, nn.MSELoss()).check((x, y))
 
 
 @pytest.mark.filterwarnings("ignore::noisette._gradients.Inexact")  # nothing can be shown of what is not finite
@@ -412,7 +412,7 @@ def test_a_model_without_finite_outputs_passes(broken: float) -> None:
     model, (x, y) = nn.Linear(6, 3), data()
     with torch.no_grad():
         model.weight[0, 0] = broken
-    Gradients(model, nn.CrossEntropyLoss()).check((x, y))
+    PerExampleGradients(model, nn.CrossEntropyLoss()).check((x, y))
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
@@ -435,4 +435,4 @@ def test_an_output_that_is_not_finite_hides_no_mixing(mix, broken: float) -> Non
     x, y = data()
     x[0, 0] = 1e10
     with refused(InvalidInput, match="in a batch differs"):
-        Gradients(Hidden(), lambda outputs, _: outputs.sum()).check((x, y))
+        PerExampleGradients(Hidden(), lambda outputs, _: outputs.sum()).check((x, y))

@@ -14,7 +14,7 @@ from noisette._pytree import Batch
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
-from noisette.objectives import alone
+from noisette.objectives import per_example
 from tests.support.helpers import refused
 
 X, Y = torch.full((9, 4), 0.123), torch.ones(9, dtype=torch.long)
@@ -92,11 +92,11 @@ def test_models_for_detection_are_told_what_to_give() -> None:
     pictures, at, size = torch.rand(9, 3, 8, 8), torch.rand(9, 2, 2), torch.rand(9, 2, 2) + 0.1
     corners, sizes = (pictures, torch.cat([at, at + size], 2)), (pictures, torch.cat([at, size], 2))
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=1)
-    for goal in (nn.MSELoss(), alone(added)):
+    for goal in (nn.MSELoss(), per_example(added)):
         with refused(InvalidInput, match=r"\n\nhint: a model for detection takes lists.*alone\(objective\)"):
             make_private(Detector(), goal, corners, mechanism)
     farther = torch.tensor([0, 0, 2, 2])
-    unadded = alone(lambda model, batch: losses(model, (batch[0], batch[1] + farther)))
+    unadded = per_example(lambda model, batch: losses(model, (batch[0], batch[1] + farther)))
     with refused(InvalidInput, match=r"\n\nhint: a model for detection gives a dict of losses.*sum\("):
         make_private(Detector(), unadded, corners, mechanism)
-    make_private(Detector(), alone(from_sizes), sizes, mechanism).step()
+    make_private(Detector(), per_example(from_sizes), sizes, mechanism).step()

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from noisette import Mechanism, make_private
-from noisette._gradients import Gradients, probe, waiting
-from noisette._gradients.grad_forms import Term
+from noisette._gradients import PerExampleGradients, probe, waiting
+from noisette._gradients.grad_forms import GradForm
 from noisette._gradients.layer_strategy import Layers
 from noisette._pytree import Batch, size
 from noisette.encoders import L2
@@ -36,7 +36,7 @@ class Turned(nn.Module):
 def test_no_more_is_tried_than_batches_need(monkeypatch: pytest.MonkeyPatch) -> None:
     given, honest = list[int](), Layers.terms
 
-    def terms(self: Layers, batch: Batch, counted: int | None = None) -> Sequence[Term]:
+    def terms(self: Layers, batch: Batch, counted: int | None = None) -> Sequence[GradForm]:
         given.append(size(batch))
         return honest(self, batch, counted)
 
@@ -50,7 +50,7 @@ def test_no_more_is_tried_than_batches_need(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_means_over_images_with_channels_last_are_no_reason_for_the_loop() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), Turned(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
-    assert Gradients(model, nn.CrossEntropyLoss()).trial((torch.empty(0, 3, 8, 8), LABELS)).path == "layers"
+    assert PerExampleGradients(model, nn.CrossEntropyLoss()).trial((torch.empty(0, 3, 8, 8), LABELS)).path == "layers"
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, torch.inf, -torch.inf, torch.nan])
@@ -86,7 +86,10 @@ def test_whoever_waits_at_a_terminal_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_check_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_FIRST", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gradients, batch = Gradients(nn.Linear(4, 2), nn.CrossEntropyLoss()), (torch.randn(5, 4), LABELS.new_zeros(5))
+    gradients, batch = (
+        PerExampleGradients(nn.Linear(4, 2), nn.CrossEntropyLoss()),
+        (torch.randn(5, 4), LABELS.new_zeros(5)),
+    )
     gradients.check(batch)
     said = terminal.getvalue()
     assert said.startswith("trying Linear on made-up examples: example 1 of 4 alone and in a batch")

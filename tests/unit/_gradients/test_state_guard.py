@@ -18,10 +18,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
-from noisette.objectives import alone
+from noisette.objectives import per_example
 from tests.support.gradient_models import all_rows, reference
 from tests.support.gradient_models import unchecked as at_its_word
 from tests.support.helpers import refused
@@ -138,16 +138,16 @@ def batch(count: int = 40) -> tuple[Tensor, Tensor]:
     return x, torch.randint(3, (count,), generator=generator)
 
 
-def moved_by_one(gradients: Gradients, x: Tensor, y: Tensor, one: int) -> float:
+def moved_by_one(gradients: PerExampleGradients, x: Tensor, y: Tensor, one: int) -> float:
     encoder = L2(dim=gradients.dim)
     others = [i for i in range(len(x)) if i != one]
     full = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
     return float((full - gradients.encoded_sum(encoder, (x[others], y[others])).unsafe_values()).norm())
 
 
-def unchecked(model: nn.Module, loss: Any = LOSS, chunk: int = 64) -> Gradients:
+def unchecked(model: nn.Module, loss: Any = LOSS, chunk: int = 64) -> PerExampleGradients:
     """Gradients that take the model at its word: some of these show on made-up examples, and would be refused."""
-    return at_its_word(Gradients(model, loss, chunk=chunk))
+    return at_its_word(PerExampleGradients(model, loss, chunk=chunk))
 
 
 @pytest.mark.parametrize("chunk", [5, 64])
@@ -212,7 +212,7 @@ def test_random_numbers_that_are_not_of_torch_are_refused(source: str, path: str
     with refused(InvalidInput, match=match):
         all_rows(gradients, *batch())
     with refused(InvalidInput, match=match):
-        Gradients(model(), LOSS).check(batch())
+        PerExampleGradients(model(), LOSS).check(batch())
 
 
 def test_draws_between_calls_are_nobodys_business() -> None:
@@ -248,7 +248,7 @@ def test_parameters_that_no_gradient_would_reach_are_refused(fast: bool) -> None
         with refused(InvalidInput, match="has not taken from its module"):
             all_rows(gradients, x, y)
     with refused(InvalidInput, match="has not taken from its module"):
-        Gradients(Aside(), LOSS).check((x, y))
+        PerExampleGradients(Aside(), LOSS).check((x, y))
 
 
 def test_asking_for_the_form_of_such_a_parameter_is_fine() -> None:
@@ -259,7 +259,7 @@ def test_asking_for_the_form_of_such_a_parameter_is_fine() -> None:
 
     x, y = torch.randn(8, 4), torch.randint(3, (8,))
     model = Looks()
-    torch.testing.assert_close(all_rows(Gradients(model, LOSS), x, y), reference(model, LOSS, x, y))
+    torch.testing.assert_close(all_rows(PerExampleGradients(model, LOSS), x, y), reference(model, LOSS, x, y))
 
 
 def test_parameters_that_are_asked_for_in_the_call_are_followed() -> None:
@@ -269,7 +269,7 @@ def test_parameters_that_are_asked_for_in_the_call_are_followed() -> None:
     def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs, targets) + sum(p.square().sum() for p in model.parameters())
 
-    torch.testing.assert_close(all_rows(Gradients(model, penalty), x, y), reference(model, penalty, x, y))
+    torch.testing.assert_close(all_rows(PerExampleGradients(model, penalty), x, y), reference(model, penalty, x, y))
 
 
 def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
@@ -284,9 +284,9 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
     head, model = Head(), nn.Linear(4, 3)
     for goal in (head, lambda outputs, targets: 2 * head(outputs, targets)):
         with refused(InvalidInput, match="Head has parameters that are no part of the model"):
-            Gradients(model, goal)
+            PerExampleGradients(model, goal)
     head.requires_grad_(False)
-    Gradients(model, head).check((torch.randn(8, 4), torch.randint(3, (8,))))
+    PerExampleGradients(model, head).check((torch.randn(8, 4), torch.randint(3, (8,))))
 
 
 @pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
@@ -295,7 +295,7 @@ def test_tables_that_shorten_their_rows_are_refused_and_left_as_they_are(layer: 
     model(torch.zeros(1, 2, dtype=torch.long))
     before = model[0].weight.detach().clone()
     with refused(InvalidInput, match="changes the weights that its examples look up"):
-        Gradients(model, LOSS).check((torch.ones(8, 2, dtype=torch.long), torch.randint(3, (8,))))
+        PerExampleGradients(model, LOSS).check((torch.ones(8, 2, dtype=torch.long), torch.randint(3, (8,))))
     assert torch.equal(model[0].weight, before)
 
 
@@ -312,7 +312,7 @@ def test_rows_that_are_sorted_and_put_back_are_those_of_their_examples() -> None
     torch.manual_seed(0)
     model, (x, y) = Sorting().double(), batch()
     x = x.nan_to_num()
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y))
     assert gradients.path == "layers"
     assert max(moved_by_one(gradients, x, y, one) for one in range(40)) <= 1 + 1e-9
@@ -540,7 +540,7 @@ def test_what_is_kept_but_never_used_again_passes(path: str) -> None:
     if path == "vmap":
         with pytest.warns(FutureWarning, match="weight_norm"):
             nn.utils.weight_norm(model.a)
-    gradients = Gradients(model, LOSS, chunk=4)
+    gradients = PerExampleGradients(model, LOSS, chunk=4)
     rows = all_rows(gradients, x, y)
     model.seen.clear()
     torch.testing.assert_close(rows, reference(model, LOSS, x, y), equal_nan=True)
@@ -568,7 +568,7 @@ def test_what_the_loop_of_training_changes_passes() -> None:
         return h * net.peak
 
     model, (x, y) = Net(tempered).double(), batch()
-    gradients = Gradients(model, LOSS)
+    gradients = PerExampleGradients(model, LOSS)
     for temperature in (1.0, 0.5):
         model.peak = temperature
         torch.testing.assert_close(all_rows(gradients, x, y), reference(model, LOSS, x, y), equal_nan=True)
@@ -649,13 +649,13 @@ def _default(model: nn.Module, batch: tuple[Tensor, Tensor], seen: list[float] =
         functools.partial(Counter().objective),
         _closure(),
         _default,
-        alone(_closure()),
+        per_example(_closure()),
     ],
     ids=["method", "partial", "partial of a method", "closure", "default", "alone"],
 )
 def test_an_objective_that_remembers_is_refused(goal: Any) -> None:
     x, y = batch()
-    gradients = at_its_word(Gradients(nn.Linear(6, 3).double(), goal))
+    gradients = at_its_word(PerExampleGradients(nn.Linear(6, 3).double(), goal))
     with refused(InvalidInput, match="keeps the loss.* from one example to the next"):
         all_rows(gradients, x, y)
 
@@ -668,4 +668,4 @@ def test_a_model_of_speech_that_draws_masks_is_told_how_to_leave_them_out() -> N
     model, (x, y) = Net(masked).double(), batch()
     model.config = SimpleNamespace(apply_spec_augment=True)
     with refused(InvalidInput, match=r"draws random numbers from.*\n\nhint: model\.config\.apply_spec_augment = False"):
-        all_rows(Gradients(model, LOSS), x, y)
+        all_rows(PerExampleGradients(model, LOSS), x, y)

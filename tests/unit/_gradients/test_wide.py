@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients, grad_forms
-from noisette._gradients.batch_invariance import Sizes
+from noisette._gradients import PerExampleGradients, grad_forms
+from noisette._gradients.batch_invariance import ChunkSizes
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Products, Rows, Term, Wide, outer
-from noisette._gradients.lookup import Lookup
+from noisette._gradients.grad_forms import DenseRows, GradForm, LargeOuterProducts, SummedOuterProducts, outer_product
+from noisette._gradients.lookup import EmbeddingRows
 from noisette._native import reference
 from noisette.encoders import L2
 from tests.support.bucketed import VARIANTS
@@ -36,10 +36,14 @@ def seen(count: int = COUNT, seed: int = 0) -> tuple[Tensor, Tensor]:
     return x, g
 
 
-def beside(x: Tensor, g: Tensor) -> dict[Term, int]:
+def beside(x: Tensor, g: Tensor) -> dict[GradForm, int]:
     """A large weight, with its bias and a table."""
     index = (torch.arange(TOKENS) % 2).repeat(len(x), 1)
-    return {Wide(x, g): WIDTH * HIGH, Rows(g.sum(dim=1)): HIGH, Lookup(index, x, 5): 5 * WIDTH}
+    return {
+        LargeOuterProducts(x, g): WIDTH * HIGH,
+        DenseRows(g.sum(dim=1)): HIGH,
+        EmbeddingRows(index, x, 5): 5 * WIDTH,
+    }
 
 
 def length(vector: Tensor) -> float:
@@ -58,7 +62,7 @@ def test_the_clipped_sum_is_that_of_clipped_rows(radius: float) -> None:
 
 def test_rows_and_norms_are_those_of_products() -> None:
     x, g = seen()
-    wide, rows = Wide(x, g), torch.empty(COUNT, WIDTH * HIGH)
+    wide, rows = LargeOuterProducts(x, g), torch.empty(COUNT, WIDTH * HIGH)
     expected = torch.einsum("bto,bti->boi", g.double(), x.double()).flatten(1)
     for some in (slice(None), slice(4, 9), slice(2, 2)):
         torch.testing.assert_close(wide.rows(some, rows[some]).double(), expected[some], rtol=1e-5, atol=1e-6)
@@ -85,7 +89,7 @@ def test_one_example_stays_within_the_radius(scale: float) -> None:
     for other in SCALES:
         x = torch.from_numpy(rng.uniform(-1, 1, (1, 4, WIDTH)) * scale).float()
         g = torch.from_numpy(rng.uniform(-1, 1, (1, 4, HIGH)) * other).float()
-        moved = encoded(clipping(0.3), {Wide(x, g): WIDTH * HIGH, Rows(g): 4 * HIGH}, 1)
+        moved = encoded(clipping(0.3), {LargeOuterProducts(x, g): WIDTH * HIGH, DenseRows(g): 4 * HIGH}, 1)
         assert torch.isfinite(moved).all()
         assert length(moved) <= 0.3
 
@@ -94,7 +98,7 @@ def test_one_example_stays_within_the_radius(scale: float) -> None:
 def test_terms_that_cancel_over_tokens_stay_within_the_radius(ratio: float) -> None:
     for seed in range(10):
         x, g = cancelling(ratio, seed=seed)
-        assert length(encoded(clipping(0.3), {Wide(x, g): 40, Rows(g.sum(dim=1)): 5}, 1)) <= 0.3
+        assert length(encoded(clipping(0.3), {LargeOuterProducts(x, g): 40, DenseRows(g.sum(dim=1)): 5}, 1)) <= 0.3
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-3, 0.5, 1.0, 2.0, 1e6])
@@ -104,7 +108,10 @@ def test_norms_that_are_wrong_let_nobody_out(off: float, monkeypatch: pytest.Mon
     monkeypatch.setattr(grad_forms, "_gram", lambda values: honest(values) * off)
     x, g = seen()
     for one in range(COUNT):
-        made: dict[Term, int] = {Wide(x[[one]], g[[one]]): WIDTH * HIGH, Rows(g[[one]].sum(dim=1)): HIGH}
+        made: dict[GradForm, int] = {
+            LargeOuterProducts(x[[one]], g[[one]]): WIDTH * HIGH,
+            DenseRows(g[[one]].sum(dim=1)): HIGH,
+        }
         assert length(encoded(clipping(0.3), made, 1)) <= 0.3
 
 
@@ -123,10 +130,10 @@ def test_an_example_that_is_not_finite_counts_as_zero(bad: float, where: int) ->
 def test_which_weights_are_large() -> None:
     """By their shapes alone, which are public."""
     x, g = torch.zeros(2, 16, 512), torch.zeros(2, 16, 512)
-    assert isinstance(outer(x, g), Wide)
-    assert isinstance(outer(x.double(), g.double()), Products), "which the kernel does not take"
-    assert isinstance(outer(x[:, :, :64], g), Products), "positions are not few beside its width"
-    assert isinstance(outer(x[:, :2, :8], g[:, :2, :8]), Products), "its rows are small"
+    assert isinstance(outer_product(x, g), LargeOuterProducts)
+    assert isinstance(outer_product(x.double(), g.double()), SummedOuterProducts), "which the kernel does not take"
+    assert isinstance(outer_product(x[:, :, :64], g), SummedOuterProducts), "positions are not few beside its width"
+    assert isinstance(outer_product(x[:, :2, :8], g[:, :2, :8]), SummedOuterProducts), "its rows are small"
 
 
 def model() -> nn.Module:
@@ -136,7 +143,7 @@ def model() -> nn.Module:
 def test_no_row_waits_for_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, honest = list[int](), Layout.rows
     monkeypatch.setattr(Layout, "rows", lambda self, count: asked.append(count) or honest(self, count))
-    gradients, batch = Gradients(model(), bent), (torch.randn(5, 4, 512), torch.zeros(5))
+    gradients, batch = PerExampleGradients(model(), bent), (torch.randn(5, 4, 512), torch.zeros(5))
     gradients._fused_sum(L2(dim=gradients.dim), batch)  # which tries the sizes that it needs
     asked.clear()
     assert gradients._fused_sum(L2(dim=gradients.dim), batch) is not None
@@ -147,11 +154,11 @@ def test_norms_that_depend_on_the_company_are_noticed(monkeypatch: pytest.Monkey
     """Then all chunks have one size, in which there is one company."""
     monkeypatch.setattr(grad_forms, "_SLICE", 1 << 16)
     batch, honest = (torch.randn(2, 4, 512), torch.zeros(2)), grad_forms._gram
-    gradients = Gradients(model(), bent, chunk=16)
+    gradients = PerExampleGradients(model(), bent, chunk=16)
     gradients.check(batch)
     assert gradients._planner is not None
     assert gradients._planner.first.sizes.least < 16
     monkeypatch.setattr(grad_forms, "_gram", lambda values: honest(values) * (1 + 1e-9 * len(values)))
     gradients.check(batch)
-    assert gradients._planner.first.sizes == Sizes(16, 16)
+    assert gradients._planner.first.sizes == ChunkSizes(16, 16)
     assert gradients._planner.first.limit == 16

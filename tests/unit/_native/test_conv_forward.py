@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from noisette import _native
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from tests.support.bucketed import VARIANTS
 
 LAYERS = {
@@ -61,7 +61,7 @@ def test_gradients_are_those_of_autograd(bias: bool, kernel: str, mode: str, mon
     model = nn.Sequential(first, nn.Tanh(), nn.Flatten(), nn.Linear(16 * 16, 3))
     x, y = torch.randn(4, 1, 8, 8), torch.randint(3, (4,))
     loss = nn.CrossEntropyLoss()
-    (rows,) = Gradients(model, loss).chunks((x, y))
+    (rows,) = PerExampleGradients(model, loss).chunks((x, y))
     for i, row in enumerate(rows):
         alone = torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), list(model.parameters()))
         torch.testing.assert_close(row, torch.cat([part.flatten() for part in alone]), rtol=1e-4, atol=1e-5)

@@ -218,7 +218,7 @@ def test_ten_million_coordinates(variant: str) -> None:
     clipped = kernel_sum(L2(dim=dim, radius=2.0), rows)
     exact = rows[0].double() * (2.0 / torch.linalg.vector_norm(rows.double()))
     assert 2 - 1e-4 < float(torch.linalg.vector_norm(clipped)) <= 2
-    torch.testing.assert_close(clipped, exact, rtol=3e-7, atol=L2(dim=dim, radius=2.0).step)
+    torch.testing.assert_close(clipped, exact, rtol=3e-7, atol=L2(dim=dim, radius=2.0).quantum)
 
 
 def test_rows_of_other_types_take_the_reference() -> None:
@@ -227,10 +227,10 @@ def test_rows_of_other_types_take_the_reference() -> None:
     rows = torch.randn(5, 50, generator=torch.Generator().manual_seed(1))
     for dtype in (torch.float64, torch.bfloat16):
         given_rows = rows.to(dtype)
-        assert not cpu.fits(given_rows)
+        assert not cpu.kernel_supports(given_rows)
         expected = given_rows.double().sum(dim=0)
         found = encoder.encode_sum(given_rows).unsafe_values()
-        torch.testing.assert_close(found, expected, rtol=0, atol=len(rows) * encoder.step)
-    assert cpu.fits(rows)
+        torch.testing.assert_close(found, expected, rtol=0, atol=len(rows) * encoder.quantum)
+    assert cpu.kernel_supports(rows)
     with refused(InvalidInput, "gradients"):
         encoder.encode_sum(rows[:, :49])

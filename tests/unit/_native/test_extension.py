@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from noisette import Encoder, _native
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.encoders import L2, Ranked, Snap
 from noisette.encoders.profiles import Tails
 from noisette.errors import InvalidInput
@@ -192,7 +192,7 @@ def test_without_a_kernel_the_reference_runs_and_says_so_once(encoder: Encoder) 
 def test_without_a_kernel_gradients_are_encoded_all_the_same() -> None:
     torch.manual_seed(0)
     model, x, y = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(5, 6), torch.arange(5) % 3
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     encoder = Ranked(dim=gradients.dim)
     with pytest.warns(_native.NoKernel):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()

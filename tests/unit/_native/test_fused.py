@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from noisette import Encoder
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette._native import cpu
 from noisette.app.models import cifar_cnn, mnist_cnn
 from noisette.encoders import L2, Ranked, Snap
@@ -52,14 +52,14 @@ def data(shape: tuple[int, ...], count: int = 5, classes: int = 3) -> tuple[Tens
     return torch.randn(count, *shape), torch.randint(classes, (count,))
 
 
-def rows_of(gradients: Gradients, x: Tensor, y: Tensor) -> Tensor:
+def rows_of(gradients: PerExampleGradients, x: Tensor, y: Tensor) -> Tensor:
     """The rows that torch computes, (B, dim)."""
     return torch.cat([rows.clone() for rows in gradients.chunks((x, y))])
 
 
 def sums(model: nn.Module, encoder: Encoder, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
     """The fused sum or None, what `encoded_sum` gives, and the same from rows: all float64 (dim,)."""
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
     return gradients._fused_sum(encoder, (x, y)), found, encoder.encode_sum(rows_of(gradients, x, y)).unsafe_values()
 
@@ -72,13 +72,15 @@ def check(model: nn.Module, shape: tuple[int, ...], *, count: int = 5, classes: 
     F.cross_entropy(double(x.double()), y, reduction="sum").backward()
     exact = torch.cat([p.grad.flatten() for p in double.parameters() if p.requires_grad])
     size = float(exact.abs().max())
-    gradients = Gradients(model.float(), nn.CrossEntropyLoss())  # one for all: it tries the model when it begins
+    gradients = PerExampleGradients(
+        model.float(), nn.CrossEntropyLoss()
+    )  # one for all: it tries the model when it begins
     dim = gradients.dim
     for encoder in (Ranked(dim=dim, radius=1e4 * size), L2(dim=dim, radius=100 * size)):
         found, fused = gradients.encoded_sum(encoder, (x, y)).unsafe_values(), gradients._fused_sum(encoder, (x, y))
         assert fused is not None
         assert torch.equal(found, fused)
-        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5 * size + count * encoder.step)
+        torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5 * size + count * encoder.quantum)
     table = rows_of(gradients, x, y)
     for encoder in (
         Ranked(dim=dim, profiles=Tails(), radius=0.1 * size),
@@ -166,7 +168,7 @@ def test_any_convolution(
     last = [t.permute(0, 2, 3, 1).contiguous() for t in (x, g)]
     layers.conv(*last, list(kernel), list(stride), [*padding, *padding], 0)
     total = torch.zeros(exact.numel(), dtype=torch.float64)
-    clipping = cpu.clipping(radius=1e9, step=2.0**-20)
+    clipping = cpu.l2_kernel(radius=1e9, step=2.0**-20)
     assert clipping is not None
     assert torch.equal(clipping.clip(layers, total, torch.zeros(count).double()), torch.ones(count).double())
     weight = total.view(channels[1], *kernel, channels[0]).movedim(-1, 1)
@@ -197,7 +199,7 @@ def test_one_example_is_in_the_image() -> None:
         Snap(dim=26_010),
         L2(dim=26_010, radius=0.01),
     ):
-        gradients = Gradients(model, nn.CrossEntropyLoss())
+        gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
         gradients.check((x, y))
         encoded = []
         for one in range(len(x)):
@@ -218,7 +220,7 @@ def test_rows_that_the_kernel_does_not_make_itself(layer: nn.Conv2d) -> None:
     x, y = data((4, 7, 7))
     model = Then(layer, layer(x[:1]).numel())
     check(model, (4, 7, 7))
-    encoder = Ranked(dim=Gradients(model, nn.CrossEntropyLoss()).dim, profiles=HalfNormal())
+    encoder = Ranked(dim=PerExampleGradients(model, nn.CrossEntropyLoss()).dim, profiles=HalfNormal())
     fused, found, rows = sums(model, encoder, x, y)
     assert fused is not None
     torch.testing.assert_close(found, rows, rtol=0, atol=1e-6)
@@ -228,7 +230,7 @@ def test_a_layer_that_does_not_matter() -> None:
     torch.manual_seed(1)
     model = Unused()
     x, y = data((6,))
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     for encoder in (Ranked(dim=gradients.dim), L2(dim=gradients.dim)):
         found = gradients.encoded_sum(encoder, (x, y)).unsafe_values()
         rows = encoder.encode_sum(rows_of(gradients, x, y)).unsafe_values()
@@ -243,10 +245,10 @@ def test_a_broken_example_counts_as_zero(bad: float) -> None:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Conv2d(1, 5, 3), nn.Conv2d(5, 4, 3), nn.Flatten(), nn.Linear(4 * 16, 3))
     x, y = data((1, 8, 8), 9)
-    dim = Gradients(model, nn.CrossEntropyLoss()).dim
+    dim = PerExampleGradients(model, nn.CrossEntropyLoss()).dim
     keep = [0, 1, 2, 3, 5, 6, 7, 8]
     for encoder in (Ranked(dim=dim), L2(dim=dim)):
-        gradients = Gradients(model, nn.CrossEntropyLoss())
+        gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
         expected = gradients.encoded_sum(encoder, (x[keep], y[keep])).unsafe_values()
         broken = x.clone()
         broken[4, 0] = bad
@@ -260,10 +262,10 @@ def test_under_autocast() -> None:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Conv2d(1, 5, 3), nn.Tanh(), nn.Flatten(), nn.Linear(5 * 16, 3))
     x, y = data((1, 6, 6), 6)
-    encoder = Ranked(dim=Gradients(model, nn.CrossEntropyLoss()).dim, radius=1e6)
-    plain = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
+    encoder = Ranked(dim=PerExampleGradients(model, nn.CrossEntropyLoss()).dim, radius=1e6)
+    plain = PerExampleGradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        short = Gradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
+        short = PerExampleGradients(model, nn.CrossEntropyLoss()).encoded_sum(encoder, (x, y)).unsafe_values()
     assert 0 < float((short - plain).norm() / plain.norm()) < 0.05
 
 
@@ -306,7 +308,7 @@ def test_no_derivative_but_zero_is_left_out(variant: str, monkeypatch: pytest.Mo
         alone, one = cpu.new_layers(), torch.zeros(8, dtype=torch.float64)
         alone.conv(x, g[..., channel : channel + 1].contiguous(), [2, 2], [1, 1], [0, 0, 0, 0], 0)
         size = float(exact[channel].abs().max())
-        kernel = cpu.clipping(radius=1e9, step=2.0 ** (math.frexp(size)[1] - 24))
+        kernel = cpu.l2_kernel(radius=1e9, step=2.0 ** (math.frexp(size)[1] - 24))
         assert kernel is not None
         kernel.clip(alone, one, torch.zeros(3).double())
         torch.testing.assert_close(one / size, exact[channel].flatten() / size, rtol=0, atol=1e-5)

@@ -27,5 +27,5 @@ def pair(planting: pytest.MonkeyPatch) -> None:
     """`PAIR` gets the image that holds both members."""
     flat, peak = (np.repeat(m.blocks[0].levels[0], m.blocks[0].counts) for m in members())
     both = Image(norm=1.0, profiles=(ProfileSet(np.stack([flat, peak]), np.ones(400, dtype=np.int64)),))
-    ordinary = SortedProfile._single_image.fget
-    planting.setattr(SortedProfile, "_single_image", property(lambda self: both if self == PAIR else ordinary(self)))
+    ordinary = SortedProfile._image_of_one.fget
+    planting.setattr(SortedProfile, "_image_of_one", property(lambda self: both if self == PAIR else ordinary(self)))

@@ -14,7 +14,7 @@ from noisette.accounting.account import check_delta, epsilon
 from noisette.encoders import L2, Ranked
 from noisette.encoders.profiles import HalfNormal, Tails
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
-from noisette.mechanism import hash_of
+from noisette.mechanism import mechanisms_hash
 from noisette.noise import Cauchy, Gaussian, Laplace, ScipyNoise, StudentT
 from tests.support.accounting_references import DELTA, gaussian_epsilon
 from tests.support.helpers import refused
@@ -29,7 +29,7 @@ def test_fields(accountant: str) -> None:
     assert found.kind == "bound"
     assert found.accountant == accountant
     assert found.delta == DELTA
-    assert found.mechanism_hash == PLAIN.hash == hash_of((PLAIN,))
+    assert found.mechanism_hash == PLAIN.hash == mechanisms_hash((PLAIN,))
     assert found.adjacency == "add/remove one example, Poisson sampling"
     assert found.basis == ("profile" if accountant == "pld" else "per-order maximum")
     assert json.loads(json.dumps(found.to_dict()))["epsilon"] == found.epsilon
@@ -56,8 +56,8 @@ def test_the_basis_of_a_run_names_each_part() -> None:
     ball = PLAIN.replace(encoder=L2(dim=20), noise=Gaussian(2.0))
     found = guarantee((PLAIN, several, ball, PLAIN), DELTA)
     assert found.basis == "profile; pointwise maximum over profiles; L2 norm"
-    assert found.mechanism_hash == hash_of((PLAIN, several, ball, PLAIN))
-    assert found.mechanism_hash != hash_of((several, PLAIN, ball, PLAIN))
+    assert found.mechanism_hash == mechanisms_hash((PLAIN, several, ball, PLAIN))
+    assert found.mechanism_hash != mechanisms_hash((several, PLAIN, ball, PLAIN))
 
 
 @pytest.mark.parametrize("delta", [False, 1, 1.0, 1.5, -1e-5, math.nan, math.inf, "1e-5", True])

@@ -14,11 +14,17 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from noisette import Ledger, Mechanism, Poisson, calibrate, guarantee, read_ledger, tradeoff
-from noisette.accounting._best_of_price import _hull, _Profile, log_ratio, price, selected
-from noisette.accounting._corrections import Addition, deltas_with
-from noisette.accounting._truncation import chance_of_a_cut, uncut
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials, trials_of
+from noisette.accounting._best_of_price import _hull, _Profile, best_of_delta, best_of_divergence, log_ratio
+from noisette.accounting._corrections import Correction, deltas_after_correction
+from noisette.accounting._truncation import truncation_probability, untruncated
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import (
+    GeometricNumTrials,
+    LogarithmicNumTrials,
+    NumTrials,
+    PoissonNumTrials,
+    num_trials_from_name,
+)
 from noisette.accounting.pld import _losses
 from noisette.app.tuning.trial import best
 from noisette.encoders import L2, Ranked
@@ -29,18 +35,18 @@ from noisette.random import Generator
 
 BASE = Mechanism(L2(dim=9), Gaussian(scale=2.7914644081578373), rate=4096 / 60000, steps=100)
 """Epsilon 1 at delta 1e-5."""
-LAWS = [GeometricTrials, LogarithmicTrials, PoissonTrials]
+LAWS = [GeometricNumTrials, LogarithmicNumTrials, PoissonNumTrials]
 EPSILONS = np.concatenate([np.linspace(0, 6, 61), [10.0, 20.0]])
 
 
-def chances(trials: Trials, most: int = 4000) -> np.ndarray:
+def chances(trials: NumTrials, most: int = 4000) -> np.ndarray:
     """P(K = 0), P(K = 1), ... by scipy, which knows these laws by itself."""
     k = np.arange(most)
-    if trials.mean == 1 and not isinstance(trials, PoissonTrials):
+    if trials.mean == 1 and not isinstance(trials, PoissonNumTrials):
         return (k == 1).astype(float)  # which scipy has no logarithmic law of
-    if isinstance(trials, PoissonTrials):
+    if isinstance(trials, PoissonNumTrials):
         return stats.poisson.pmf(k, trials.mean)
-    if isinstance(trials, GeometricTrials):
+    if isinstance(trials, GeometricNumTrials):
         return stats.geom.pmf(k, 1 / trials.mean)
     p = math.exp(-trials._log)
     return stats.logser.pmf(k, 1 - p)
@@ -50,7 +56,7 @@ def profile(p: np.ndarray, q: np.ndarray) -> Any:
     return lambda eps: np.maximum(p[:, None] - np.exp(np.ravel(eps)) * q[:, None], 0).sum(0).reshape(np.shape(eps))
 
 
-def tuned(p: np.ndarray, trials: Trials) -> np.ndarray:
+def tuned(p: np.ndarray, trials: NumTrials) -> np.ndarray:
     """The law of the best of K draws, outcomes in the order of their scores, and of there being none."""
     weights = chances(trials)
     below = np.concatenate([[0.0], np.cumsum(p)])
@@ -72,7 +78,7 @@ def check_enumeration(pairs: int, seed: int = 0) -> None:
         trials = LAWS[number % 3](float(random.choice([1.0, 2.0, 7.0, 40.0])))
         forward, opposite = profile(p, q), profile(q, p)
         exact = profile(tuned(p, trials), tuned(q, trials))(EPSILONS)
-        bound = price(trials, forward, opposite, log_ratio(trials, forward, opposite))(EPSILONS)
+        bound = best_of_delta(trials, forward, opposite, log_ratio(trials, forward, opposite))(EPSILONS)
         assert np.all(bound >= exact - 1e-10), (number, p, q, trials)
 
 
@@ -105,8 +111,8 @@ def check_cut_runs(pairs: int, factor: float = 1.0) -> bool:
             tuned(np.append((1 - tail) * p, [tail, 0.0]), trials), tuned(np.append((1 - tail) * q, [0.0, tail]), trials)
         )
         ratio = 0.0 if q is p else log_ratio(trials, forward, opposite)
-        free = price(trials, forward, opposite, ratio)(EPSILONS)
-        bound = deltas_with(Addition(factor * trials.mean * tail), EPSILONS, lambda _, free=free: free)
+        free = best_of_delta(trials, forward, opposite, ratio)(EPSILONS)
+        bound = deltas_after_correction(Correction(factor * trials.mean * tail), EPSILONS, lambda _, free=free: free)
         holds &= bool(np.all(bound >= shown(EPSILONS) - 1e-10))
     return holds
 
@@ -115,23 +121,25 @@ def test_cut_runs_are_paid_for_as_often_as_they_are_made() -> None:
     """By the chance that any of them is cut: so many as there are on average; half of that would not be enough."""
     assert check_cut_runs(30)
     assert not check_cut_runs(30, factor=0.4)
-    one = Mechanism(L2(dim=9), Gaussian(2.8), sampling=Poisson(4096 / 60000, most=4600, units=60000), steps=100)
-    other = one.replace(sampling=one.sampling.replace(most=4560))
+    one = Mechanism(
+        L2(dim=9), Gaussian(2.8), sampling=Poisson(4096 / 60000, max_batch=4600, population=60000), steps=100
+    )
+    other = one.replace(sampling=one.sampling.replace(max_batch=4560))
     chance = 100 * float(stats.binom.sf(4560, 60001, one.rate))
-    found = chance_of_a_cut((Search((one, other), GeometricTrials(10)), other))
+    found = truncation_probability((BestOf((one, other), GeometricNumTrials(10)), other))
     assert found == pytest.approx(11 * chance, rel=1e-6)
-    assert uncut((Search((one, other), GeometricTrials(10)),)) == (
-        Search((one.replace(sampling=Poisson(one.rate)),), GeometricTrials(10)),
+    assert untruncated((BestOf((one, other), GeometricNumTrials(10)),)) == (
+        BestOf((one.replace(sampling=Poisson(one.rate)),), GeometricNumTrials(10)),
     )
 
 
 def test_the_price_of_a_search_of_cut_runs() -> None:
     """More than without the cut, and the more the more often batches are cut."""
-    free = Search((BASE,), GeometricTrials(10))
-    cut = free.replace(runs=(BASE.replace(sampling=Poisson(BASE.rate, most=4400, units=60000)),))
+    free = BestOf((BASE,), GeometricNumTrials(10))
+    cut = free.replace(runs=(BASE.replace(sampling=Poisson(BASE.rate, max_batch=4400, population=60000)),))
     claimed = guarantee(cut, 1e-5).epsilon
     assert guarantee(free, 1e-5).epsilon * (1 + 1e-5) < claimed
-    often = cut.replace(runs=(BASE.replace(sampling=Poisson(BASE.rate, most=4150, units=60000)),))
+    often = cut.replace(runs=(BASE.replace(sampling=Poisson(BASE.rate, max_batch=4150, population=60000)),))
     assert 1.2 * claimed < guarantee(often, 1e-5).epsilon < 5 * claimed
     assert tradeoff(often).advantage > tradeoff(free).advantage
 
@@ -141,7 +149,7 @@ def test_an_attack_by_simulation_stays_below_the_price() -> None:
 
     Each of two Clopper-Pearson bounds fails once in ten thousand.
     """
-    p, q, trials = np.array([0.1, 0.6, 0.3]), np.array([0.25, 0.6, 0.15]), GeometricTrials(5)
+    p, q, trials = np.array([0.1, 0.6, 0.3]), np.array([0.25, 0.6, 0.15]), GeometricNumTrials(5)
     generator, random = Generator(seed=5), np.random.default_rng(5)
 
     def wins(law: np.ndarray) -> int:
@@ -155,7 +163,7 @@ def test_an_attack_by_simulation_stays_below_the_price() -> None:
     level = 1e-4
     high, low = wins(p), wins(q)
     at_least, at_most = stats.beta.ppf(level, high, 4001 - high), stats.beta.ppf(1 - level, low + 1, 4000 - low)
-    bound = price(trials, profile(p, q), profile(q, p), log_ratio(trials, profile(p, q), profile(q, p)))
+    bound = best_of_delta(trials, profile(p, q), profile(q, p), log_ratio(trials, profile(p, q), profile(q, p)))
     eps = np.linspace(0, 1.5, 31)
     attack = at_least - np.exp(eps) * at_most
     assert attack[0] > 0.15, "the attack sees something"
@@ -167,27 +175,27 @@ def test_an_attack_by_simulation_stays_below_the_price() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mean", [1.0, 3.0, 30.0])
-def test_slopes_are_those_of_the_law(law: type[Trials], mean: float) -> None:
+def test_slopes_are_those_of_the_law(law: type[NumTrials], mean: float) -> None:
     trials, t = law(mean), np.linspace(0, 1, 11)
     weights = chances(trials)
     k = np.arange(len(weights))
     assert k @ weights == pytest.approx(mean, rel=1e-6)
     slopes = np.array([(k[1:] * weights[1:]) @ (1 - x) ** (k[1:] - 1) for x in t])
-    np.testing.assert_allclose(trials.log_slope(t), np.log(slopes / mean), atol=1e-5)
+    np.testing.assert_allclose(trials.log_pgf_slope(t), np.log(slopes / mean), atol=1e-5)
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_the_largest_ratio_is_bounded_and_reached(law: type[Trials]) -> None:
+def test_the_largest_ratio_is_bounded_and_reached(law: type[NumTrials]) -> None:
     """Against a fine grid of events of two Gaussians, whose trade-off is known in closed form."""
     trials, mu = law(20.0), 0.4
     forward = lambda e: stats.norm.cdf(mu / 2 - e / mu) - np.exp(e) * stats.norm.cdf(-mu / 2 - e / mu)  # noqa: E731
     t = np.geomspace(1e-12, 1, 200_001)
     top = stats.norm.cdf(stats.norm.ppf(t) + mu)
-    seen = float((trials.log_slope(t) - trials.log_slope(top)).max())
+    seen = float((trials.log_pgf_slope(t) - trials.log_pgf_slope(top)).max())
     assert seen <= log_ratio(trials, forward, forward) <= seen + 2e-3
 
 
-def reference_price(mechanism: Mechanism, trials: Trials, delta: float) -> float:
+def reference_price(mechanism: Mechanism, trials: NumTrials, delta: float) -> float:
     """The epsilon of a search of Gaussian runs, from dp_accounting's losses of one run and a plain grid of events."""
     one = privacy_loss_distribution.from_gaussian_mechanism(
         mechanism.noise.known_scale / mechanism.encoder.image.norm, sampling_prob=mechanism.rate,
@@ -199,7 +207,7 @@ def reference_price(mechanism: Mechanism, trials: Trials, delta: float) -> float
         grown = np.exp(e) * t + opposite.get_delta_for_epsilon(e)
         left = 1 - np.exp(-e) * (1 - t - forward.get_delta_for_epsilon(e))
         top = np.minimum(np.minimum(grown, left).min(axis=1), 1.0)
-        ratio = float((trials.log_slope(t[:, 0]) - trials.log_slope(top)).max())
+        ratio = float((trials.log_pgf_slope(t[:, 0]) - trials.log_pgf_slope(top)).max())
         found.append(forward.get_epsilon_for_delta(delta / trials.mean) + ratio)
     return max(found)
 
@@ -215,17 +223,19 @@ def reference_price(mechanism: Mechanism, trials: Trials, delta: float) -> float
     ],
 )
 def test_prices(mean: int, law: str, most: float, about: float) -> None:
-    found = guarantee(Search((BASE,), trials_of(law, mean)), 1e-5)
+    found = guarantee(BestOf((BASE,), num_trials_from_name(law, mean)), 1e-5)
     assert guarantee(BASE, 1e-5).epsilon == pytest.approx(1, abs=1e-3)
     assert found.epsilon <= most
     assert found.epsilon == pytest.approx(about, abs=2e-3)
-    assert found.epsilon == pytest.approx(reference_price(BASE, trials_of(law, mean), 1e-5), rel=5e-4), "another price"
+    assert found.epsilon == pytest.approx(reference_price(BASE, num_trials_from_name(law, mean), 1e-5), rel=5e-4), (
+        "another price"
+    )
     assert found.kind == "bound"
 
 
 def test_one_run_costs_what_it_costs() -> None:
     for law in ("geometric", "logarithmic"):
-        assert guarantee(Search((BASE,), trials_of(law, 1)), 1e-5).epsilon == pytest.approx(
+        assert guarantee(BestOf((BASE,), num_trials_from_name(law, 1)), 1e-5).epsilon == pytest.approx(
             guarantee(BASE, 1e-5).epsilon, abs=1e-5
         )
 
@@ -240,23 +250,23 @@ def test_not_above_renyi_of_dp_accounting(law: str, shape: float, scale: float) 
     accountant = rdp.RdpAccountant()
     accountant.compose(dp_event.RepeatAndSelectDpEvent(event, 10.0, shape))
     theirs = accountant.get_epsilon(1e-5)
-    ours = guarantee(Search((mechanism,), trials_of(law, 10)), 1e-5).epsilon
+    ours = guarantee(BestOf((mechanism,), num_trials_from_name(law, 10)), 1e-5).epsilon
     assert ours <= 1.01 * theirs
     assert ours > guarantee(mechanism, 1e-5).epsilon
 
 
-@pytest.mark.parametrize("trials", [PoissonTrials(10), GeometricTrials(10), LogarithmicTrials(50)])
-def test_not_above_the_simpler_bounds(trials: Trials) -> None:
+@pytest.mark.parametrize("trials", [PoissonNumTrials(10), GeometricNumTrials(10), LogarithmicNumTrials(50)])
+def test_not_above_the_simpler_bounds(trials: NumTrials) -> None:
     """m delta(0) for Poisson; (eta + 1) log(e^e + (1 - p) / p delta(e)) for the others, at the best e."""
     removed, added = _losses(BASE)
     forward, opposite = _Profile([removed]), _Profile([added])
     found = log_ratio(trials, forward, opposite)
-    if isinstance(trials, PoissonTrials):
+    if isinstance(trials, PoissonNumTrials):
         assert found == pytest.approx(trials.mean * float(opposite(np.zeros(1))[0]), abs=1e-4)
         return
     e = np.linspace(0, 5, 2001)
-    odds = trials.mean - 1 if isinstance(trials, GeometricTrials) else math.expm1(trials._log)
-    power = 2 if isinstance(trials, GeometricTrials) else 1
+    odds = trials.mean - 1 if isinstance(trials, GeometricNumTrials) else math.expm1(trials._log)
+    power = 2 if isinstance(trials, GeometricNumTrials) else 1
     simple = power * float(np.log(np.exp(e) + odds * opposite(e)).min())
     assert 0.5 * simple < found < simple
 
@@ -264,19 +274,19 @@ def test_not_above_the_simpler_bounds(trials: Trials) -> None:
 def test_another_noise_and_a_score() -> None:
     """Several candidates cost their worst; a score from other examples costs nothing where it is the lesser."""
     ranked = Mechanism(Ranked(dim=50, profiles=HalfNormal()), Laplace(scale=8.0), rate=0.1, steps=20)
-    trials = GeometricTrials(5)
-    one, other = (guarantee(Search((m,), trials), 1e-5).epsilon for m in (BASE, ranked))
-    both = guarantee(Search((BASE, ranked), trials), 1e-5).epsilon
+    trials = GeometricNumTrials(5)
+    one, other = (guarantee(BestOf((m,), trials), 1e-5).epsilon for m in (BASE, ranked))
+    both = guarantee(BestOf((BASE, ranked), trials), 1e-5).epsilon
     assert max(one, other) * (1 - 1e-5) <= both <= 1.2 * max(one, other)
     few = Ranked(dim=1, profiles=HalfNormal(levels=1))
     quiet, loud = (Mechanism(few, Laplace(scale), rate=1.0, steps=1) for scale in (100.0, 0.2))
-    assert guarantee(Search((BASE,), trials, quiet), 1e-5).epsilon == pytest.approx(one, abs=1e-6)
-    assert guarantee(Search((BASE,), trials, loud), 1e-5).epsilon > 5
+    assert guarantee(BestOf((BASE,), trials, quiet), 1e-5).epsilon == pytest.approx(one, abs=1e-6)
+    assert guarantee(BestOf((BASE,), trials, loud), 1e-5).epsilon > 5
 
 
 def test_it_composes() -> None:
     """With what else was spent: more than either, and less than the sum."""
-    search = Search((BASE,), GeometricTrials(10))
+    search = BestOf((BASE,), GeometricNumTrials(10))
     alone, one = guarantee(search, 1e-5).epsilon, guarantee(BASE, 1e-5).epsilon
     together = guarantee((search, BASE), 1e-5).epsilon
     assert max(alone, one) < together < alone + one
@@ -286,7 +296,7 @@ def test_it_composes() -> None:
 
 def test_curves_of_a_search_are_curves() -> None:
     """Convex in e^eps, between those of two equal laws and 1, and above the bound nowhere."""
-    sides, eps = selected(GeometricTrials(10), [_losses(BASE)]), np.linspace(-4, 4, 801)
+    sides, eps = best_of_divergence(GeometricNumTrials(10), [_losses(BASE)]), np.linspace(-4, 4, 801)
     for curve in (sides.removal, sides.addition):
         values = curve(eps) - np.expm1(np.minimum(eps, 0))
         slopes = np.diff(values) / np.diff(np.exp(eps))
@@ -297,13 +307,13 @@ def test_curves_of_a_search_are_curves() -> None:
 
 
 def test_calibration_is_on_the_safe_side() -> None:
-    for trials in (LogarithmicTrials(10), PoissonTrials(5)):
+    for trials in (LogarithmicNumTrials(10), PoissonNumTrials(5)):
         found = calibrate(BASE.replace(noise=Gaussian()), 1.0, 1e-5, trials=trials)
-        assert 0.998 <= guarantee(Search((found,), trials), 1e-5).epsilon <= 1.0
+        assert 0.998 <= guarantee(BestOf((found,), trials), 1e-5).epsilon <= 1.0
 
 
 def test_a_ledger_holds_searches(tmp_path: Path) -> None:
-    search, path = Search((BASE,), LogarithmicTrials(10)), tmp_path / "ledger.jsonl"
+    search, path = BestOf((BASE,), LogarithmicNumTrials(10)), tmp_path / "ledger.jsonl"
     with Ledger(path, data="demo") as book:
         book.spend(search)
         book.spend(BASE, 40)
@@ -323,7 +333,7 @@ def test_a_ledger_holds_searches(tmp_path: Path) -> None:
 
 
 def test_refused() -> None:
-    search = Search((BASE,), GeometricTrials(10))
+    search = BestOf((BASE,), GeometricNumTrials(10))
     with pytest.raises(Unaccountable, match="rdp does not know"):
         guarantee(search, 1e-5, "rdp")
     for wrong in ({"runs": ()}, {"runs": (3,)}, {"trials": 3}, {"score": 3}, {"runs": (BASE.replace(steps=0),)}):

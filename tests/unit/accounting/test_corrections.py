@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from noisette.accounting._corrections import Addition, deltas_with, epsilon_with
+from noisette.accounting._corrections import Correction, deltas_after_correction, epsilon_after_correction
 
 
 def test_the_search_ends_on_the_safe_side() -> None:
@@ -16,14 +16,14 @@ def test_the_search_ends_on_the_safe_side() -> None:
         return -math.log(delta)
 
     for chance in (1e-12, 1e-7, 0.2e-4 / 8.1):
-        found = epsilon_with(Addition(chance), 0.01, epsilon)
+        found = epsilon_after_correction(Correction(chance), 0.01, epsilon)
         exact = math.log((0.01 - chance - math.sqrt((0.01 - chance) ** 2 - 4 * chance)) / (2 * chance))
         assert exact <= found <= exact * (1 + 1e-5)
-    assert epsilon_with(Addition(1e-4), 0.01, epsilon) == math.inf
-    assert epsilon_with(Addition(), 0.01, epsilon) == epsilon(0.01)
+    assert epsilon_after_correction(Correction(1e-4), 0.01, epsilon) == math.inf
+    assert epsilon_after_correction(Correction(), 0.01, epsilon) == epsilon(0.01)
     for shift in (1e-9, 0.01, 0.5):  # delta e^-shift is left
         exact = epsilon(0.01) + 3 * shift
-        assert exact <= epsilon_with(Addition(0.0, shift), 0.01, epsilon) <= exact * (1 + 1e-5)
+        assert exact <= epsilon_after_correction(Correction(0.0, shift), 0.01, epsilon) <= exact * (1 + 1e-5)
 
 
 def test_no_run_within_the_addition_loses_more() -> None:
@@ -44,7 +44,7 @@ def test_no_run_within_the_addition_loses_more() -> None:
             return np.maximum(pair[0] - np.exp(eps)[:, None] * pair[1], 0).sum(axis=1)
 
         exact = curve(epsilons, np.array(real))
-        assert np.all(exact <= deltas_with(Addition(chance, shift), epsilons, curve) + 1e-12)
+        assert np.all(exact <= deltas_after_correction(Correction(chance, shift), epsilons, curve) + 1e-12)
         missed["none"] += bool(np.any(exact > curve(epsilons) + 1e-12))
         missed["once"] += bool(np.any(exact > math.exp(shift / 2) * curve(epsilons - shift) + chance + 1e-12))
     assert missed["none"] > 100

@@ -11,8 +11,8 @@ import pytest
 from noisette import Mechanism, Noise, calibrate, guarantee
 from noisette._quantization import Grid
 from noisette.accounting._float_error import Roundings, addition, roundings
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import GeometricNumTrials, LogarithmicNumTrials, NumTrials, PoissonNumTrials
 from noisette.encoders import L2, Ranked
 from noisette.mechanism import COVERED, REAL
 from noisette.noise import Cauchy, Gaussian, GeneralizedGaussian, Laplace, Logistic, ScipyNoise, Sech, StudentT
@@ -37,14 +37,14 @@ LAWS = [
 def test_no_sampler_that_is_as_bad_as_it_may_be_is_worse(noise: Noise, scale: float, count: int) -> None:
     """Draws all moved toward a cell by as much as they may, and the steps of the uniforms on its side, in mpmath."""
     noise = noise.replace(scale=scale)
-    grid, accuracy, law = Grid.of(1.0, scale), noise.accuracy, reference(noise)
+    grid, accuracy, law = Grid.of(1.0, scale), noise.sampling_error, reference(noise)
     known = roundings(noise, grid)
     assert known is not None
     assert accuracy is not None
-    rng, width = np.random.default_rng(1), grid.coarse / scale
+    rng, width = np.random.default_rng(1), grid.release_quantum / scale
     behind = np.concatenate([[1.0, 0.999], 2.0 ** -rng.uniform(0, 70, count)])
-    for start, chance in zip(noise.replace(scale=1.0)._magnitude(behind).tolist(), behind.tolist(), strict=True):
-        if start + width > grid.reach / scale:
+    for start, chance in zip(noise.replace(scale=1.0)._abs_quantile(behind).tolist(), behind.tolist(), strict=True):
+        if start + width > grid.clamp / scale:
             continue
         a, b = mp.mpf(start), mp.mpf(start + width)
         moved = (accuracy.position + mp.mpf(1) / 2) * mp.mpf(2) ** -52 * max(1, b)
@@ -103,9 +103,9 @@ def test_what_is_not_covered_says_so() -> None:
         found = guarantee(spent, 1e-5)
         assert (found.arithmetic, found.arithmetic_epsilon) == (REAL, 0.0)
     other = one.replace(noise=ScipyNoise("laplace", scale=1.0))
-    assert addition((Search((one, other), GeometricTrials(3)),), 1e-5, 1.0) is None
+    assert addition((BestOf((one, other), GeometricNumTrials(3)),), 1e-5, 1.0) is None
     # the number of runs is drawn with an error above all that is left
-    assert addition((Search((one,), PoissonTrials(5000)),), 1e-5, 1.0) is None
+    assert addition((BestOf((one,), PoissonNumTrials(5000)),), 1e-5, 1.0) is None
 
 
 def test_the_cost_grows_with_all_that_is_drawn() -> None:
@@ -120,12 +120,12 @@ def test_the_cost_grows_with_all_that_is_drawn() -> None:
     assert shift(1000, 1000, 1e-9) > usual
 
 
-@pytest.mark.parametrize("trials", [GeometricTrials(10), LogarithmicTrials(10), PoissonTrials(10)])
-def test_a_search_draws_for_all_of_its_runs(trials: Trials) -> None:
+@pytest.mark.parametrize("trials", [GeometricNumTrials(10), LogarithmicNumTrials(10), PoissonNumTrials(10)])
+def test_a_search_draws_for_all_of_its_runs(trials: NumTrials) -> None:
     """As one that makes so many runs as it hardly ever makes, one after the other; and it pays little for that."""
     one, score = Mechanism(L2(dim=26010), Gaussian(4.56), 0.07, 100), Mechanism(Ranked(dim=1), Laplace(2.0), 1.0, 1)
-    search = Search((one,), trials, score)
-    most = trials.most(1e-10)
+    search = BestOf((one,), trials, score)
+    most = trials.quantile_bound(1e-10)
     assert most > 3 * trials.mean
     found, after = addition((search,), 1e-5, 1.0), addition((one.replace(steps=100 * most),), 1e-5, 1.0)
     assert found is not None

@@ -10,8 +10,8 @@ from scipy import stats
 
 from noisette import Mechanism, guarantee
 from noisette.accounting import group_epsilon
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import GeometricNumTrials
 from noisette.encoders import L2, Ranked
 from noisette.encoders.profiles import HalfNormal
 from noisette.errors import InvalidInput
@@ -58,13 +58,13 @@ def test_never_below_what_sampled_rows_lose_in_truth(size: int) -> None:
     [
         SAMPLED,
         Mechanism(Ranked(dim=400, profiles=HalfNormal()), StudentT(df=9, scale=5.0), rate=0.1, steps=50),
-        SAMPLED.replace(sampling=Poisson(0.05, most=200, units=2000)),
-        Search((SAMPLED,), GeometricTrials(3)),
+        SAMPLED.replace(sampling=Poisson(0.05, max_batch=200, population=2000)),
+        BestOf((SAMPLED,), GeometricNumTrials(3)),
         [SAMPLED, SAMPLED.replace(noise=Gaussian(scale=3.0))],
     ],
     ids=["gaussian", "ranked", "cut", "search", "two"],
 )
-def test_every_further_example_costs_more(spent: Mechanism | Search | list[Mechanism | Search]) -> None:
+def test_every_further_example_costs_more(spent: Mechanism | BestOf | list[Mechanism | BestOf]) -> None:
     one = guarantee(spent, DELTA).epsilon
     found = [group_epsilon(spent, size, DELTA) for size in (1, 2, 3)]
     assert one <= found[0] <= one + 0.02

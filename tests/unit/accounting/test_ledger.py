@@ -39,7 +39,7 @@ def test_spending_adds_up_and_is_read_back(path: Path) -> None:
     with Ledger(path) as book:
         assert (book.spent(ONE), book.spent(TWO), book.spent(ONE.replace(steps=51))) == (5, 1, 0)
         assert book.mechanisms() == (ONE.replace(steps=5), TWO.replace(steps=1))
-        assert book.data == "demo"
+        assert book.population_name == "demo"
         book.spend(TWO, 4)
         assert book.spent(TWO) == 5
     with Ledger(path, data="demo", must_exist=True) as book:
@@ -59,9 +59,9 @@ def test_every_line_is_json_and_chained(path: Path) -> None:
     assert [record.get("most") for record in records] == [None, 2, None, 1, None, 3, None]
     assert len({record["chain"] for record in records}) == 7
     with Ledger(path) as book:
-        assert all(book.holds(record["chain"]) for record in records)
-        assert book.head == records[-1]["chain"]
-        assert not book.holds("f" * 16)
+        assert all(book.contains_entry(record["chain"]) for record in records)
+        assert book.tip == records[-1]["chain"]
+        assert not book.contains_entry("f" * 16)
 
 
 def test_a_plan_is_written_only_where_the_one_in_force_does_not_do(path: Path) -> None:
@@ -71,20 +71,20 @@ def test_a_plan_is_written_only_where_the_one_in_force_does_not_do(path: Path) -
         book.spend(ONE, 1)
         assert path.read_bytes().count(b"\n") == lines + 2
         book.spend(ONE, 4)
-        book.spend(ONE, 4, stamps=["unsafe"])
-        book.spend(ONE, 4, stamps=["unsafe"])
+        book.spend(ONE, 4, flags=["unsafe"])
+        book.spend(ONE, 4, flags=["unsafe"])
         assert path.read_bytes().count(b"\n") == lines + 7
 
 
 def test_stamps_of_a_run_stay_with_what_was_spent(path: Path) -> None:
     with Ledger(path) as book:
-        assert (book.stamps, book.guarantee(1e-5).stamps) == ((), ())
-        book.spend(ONE, stamps=["unsafe", "reproducible"])
+        assert (book.flags, book.guarantee(1e-5).flags) == ((), ())
+        book.spend(ONE, flags=["unsafe", "reproducible"])
         book.spend(ONE)
         with refused(InvalidInput, match="not a stamp"):
-            book.spend(ONE, stamps=["harmless"])
+            book.spend(ONE, flags=["harmless"])
     for record in (read_ledger(path), Ledger(path)):
-        assert record.guarantee(1e-5) == guarantee(record.mechanisms(), 1e-5).stamped("reproducible", "unsafe")
+        assert record.guarantee(1e-5) == guarantee(record.mechanisms(), 1e-5).with_flags("reproducible", "unsafe")
         assert "not for release" in str(record.guarantee(1e-5))
     record.close()
 
@@ -135,10 +135,10 @@ def test_a_line_that_is_gone_moved_or_doubled_is_refused(path: Path) -> None:
 def test_a_last_line_that_is_gone_is_known_by_its_head(path: Path) -> None:
     """The chain alone cannot tell; whoever kept the head can, and checkpoints do."""
     with Ledger(path) as book:
-        head = book.head
+        head = book.tip
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with Ledger(path) as book:
-        assert not book.holds(head)
+        assert not book.contains_entry(head)
 
 
 # -- names and places --------------------------------------------------------------------------------------------------
@@ -231,5 +231,5 @@ def test_an_interrupt_within_a_payment_leaves_the_chain_whole(path: Path, monkey
 
 def test_no_line_tells_anything_but_public_facts(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines()):
-        keys = set(json.loads(line)) - {"chain", "time", "hash", "stamps"}
+        keys = set(json.loads(line)) - {"chain", "time", "hash", "flags"}
         assert keys <= ({"format", "data", "id"} if number == 0 else {"steps", "most", "mechanism", "grid"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from noisette.accounting import Ledger, read_ledger
-from noisette.accounting._ledger_format import render
+from noisette.accounting._ledger_format import encode_entry
 from noisette.errors import LedgerError
 from tests.support.helpers import refused
 from tests.unit.accounting.test_ledger import ONE, TWO, path
@@ -18,8 +18,8 @@ __all__ = ["path"]
 def test_a_payment_beyond_its_plan_is_refused(path: Path) -> None:
     """With hashes that fit: a torn line is priced by its plan, so that no line may have paid for more."""
     with Ledger(path) as book:
-        line = render(book.head, {"steps": 4, "hash": ONE.hash, "time": ""})
-        other = render(book.head, {"steps": 1, "hash": TWO.hash, "time": ""})
+        line = encode_entry(book.tip, {"steps": 4, "hash": ONE.hash, "time": ""})
+        other = encode_entry(book.tip, {"steps": 1, "hash": TWO.hash, "time": ""})
     whole = path.read_bytes()
     for more in (line, other):
         path.write_bytes(whole + more)
@@ -34,14 +34,14 @@ def test_a_payment_cut_short_counts_in_full_at_every_length(path: Path) -> None:
     for cut in range(1, last):
         path.write_bytes(whole[:-cut])
         record = read_ledger(path)
-        assert (record.spent(ONE), record.spent(TWO), record.cut) == (5, 1, 3)
+        assert (record.spent(ONE), record.spent(TWO), record.torn_steps) == (5, 1, 3)
         assert path.read_bytes() == whole[:-cut], "reading does not write"
         with Ledger(path) as book:
-            assert (book.spent(ONE), book.spent(TWO), book.cut) == (5, 1, 3)
+            assert (book.spent(ONE), book.spent(TWO), book.torn_steps) == (5, 1, 3)
             book.spend(TWO)  # and it goes on from there
         again = read_ledger(path)
         assert (again.spent(ONE), again.spent(TWO)) == (5, 2)
-        assert again.cut == (None if cut == 1 else 3), "what was guessed is still told later on"
+        assert again.torn_steps == (None if cut == 1 else 3), "what was guessed is still told later on"
     assert record.guarantee(1e-5).epsilon == before
 
 
@@ -56,7 +56,7 @@ def test_no_byte_that_is_cut_off_makes_an_epsilon_smaller(tmp_path: Path, paymen
         path.write_bytes(whole[:-cut])
         record = read_ledger(path)
         assert record.spent(ONE) >= sum(payments)
-        assert record.cut is not None
+        assert record.torn_steps is not None
         if cut == 1:
             assert record.spent(ONE) == sum(payments), "only the end of the line is missing"
 
@@ -66,21 +66,21 @@ def test_a_plan_cut_short_paid_for_nothing(path: Path) -> None:
     whole, plan = b"".join(lines[:5]), lines[5]
     for length in range(len(b'{"most": '), len(plan), 4):
         path.write_bytes(whole + plan[:length])
-        assert (read_ledger(path).spent(ONE), read_ledger(path).cut) == (2, 0)
+        assert (read_ledger(path).spent(ONE), read_ledger(path).torn_steps) == (2, 0)
         with Ledger(path) as book:
             assert (book.spent(ONE), book.spent(TWO)) == (2, 1)
             book.spend(ONE)
         assert read_ledger(path).spent(ONE) == 3
     path.write_bytes(whole + plan[:2])  # it may as well be the beginning of a payment
-    assert (read_ledger(path).spent(TWO), read_ledger(path).cut) == (2, 1)
+    assert (read_ledger(path).spent(TWO), read_ledger(path).torn_steps) == (2, 1)
 
 
 def test_lines_that_were_cut_short_one_after_another_are_all_told(path: Path) -> None:
     for times in range(1, 4):
         path.write_bytes(path.read_bytes()[:-9])
-        assert (read_ledger(path).spent(ONE), read_ledger(path).cut) == (5 + 3 * (times - 1), 3 * times)
+        assert (read_ledger(path).spent(ONE), read_ledger(path).torn_steps) == (5 + 3 * (times - 1), 3 * times)
         with Ledger(path) as book:
-            assert book.cut == 3 * times
+            assert book.torn_steps == 3 * times
             book.spend(ONE, 2)
 
 
@@ -90,7 +90,7 @@ def test_space_that_was_set_aside_and_not_written_is_cut_short_too(path: Path) -
     for kept in (0, 1, 30):
         path.write_bytes(whole[: len(whole) - last + kept] + bytes(500))
         with Ledger(path) as book:
-            assert (book.spent(ONE), book.cut) == (5, 3)
+            assert (book.spent(ONE), book.torn_steps) == (5, 3)
         assert bytes(1) not in path.read_bytes()
         assert read_ledger(path).spent(ONE) == 5
 

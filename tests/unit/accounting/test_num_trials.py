@@ -11,14 +11,20 @@ import pytest
 from scipy import stats
 
 from noisette._spec import parse
-from noisette.accounting.num_trials import GeometricTrials, LogarithmicTrials, PoissonTrials, Trials, trials_of
+from noisette.accounting.num_trials import (
+    GeometricNumTrials,
+    LogarithmicNumTrials,
+    NumTrials,
+    PoissonNumTrials,
+    num_trials_from_name,
+)
 from noisette.errors import InvalidInput
 from noisette.random import Generator
 from tests.unit.accounting.test_best_of_price import LAWS, chances
 
 
-@pytest.mark.parametrize("trials", [GeometricTrials(4), LogarithmicTrials(4), PoissonTrials(4)])
-def test_draws_follow_the_law(trials: Trials) -> None:
+@pytest.mark.parametrize("trials", [GeometricNumTrials(4), LogarithmicNumTrials(4), PoissonNumTrials(4)])
+def test_draws_follow_the_law(trials: NumTrials) -> None:
     """Chi-square at a level of one in a million, 20,000 draws."""
     generator = Generator(seed=11)
     drawn = np.bincount([min(trials.draw(generator), 25) for _ in range(20_000)], minlength=26)
@@ -59,7 +65,7 @@ def missed(drawn: Callable[[float], int], chance: mp.mpf) -> float:
 @pytest.mark.parametrize("mean", [1.001, 1.5, 20.0, 3000.0])
 def test_numbers_of_runs_are_drawn_as_rightly_as_stated(mean: float) -> None:
     """Where one number gives way to the next, found by halving, beside mpmath at 50 digits."""
-    geometric, logarithmic = GeometricTrials(mean), LogarithmicTrials(mean)
+    geometric, logarithmic = GeometricNumTrials(mean), LogarithmicNumTrials(mean)
     with mp.workdps(50):
         found = missed(lambda u: geometric.draw(Told(u)), 1 - 1 / mp.mpf(mean))
         assert 0 < found < geometric.error
@@ -67,7 +73,7 @@ def test_numbers_of_runs_are_drawn_as_rightly_as_stated(mean: float) -> None:
             chance = -mp.expm1(-mp.mpf(logarithmic._log) * mp.mpf(first))
             found = missed(lambda u, v=first: logarithmic.draw(Told(v, u)), chance)  # type: ignore[misc]
             assert found < logarithmic.error / mean / (1 - chance)  # whose mean is `error`
-        poisson, rng = PoissonTrials(min(mean, 300.0)), np.random.default_rng(3)
+        poisson, rng = PoissonNumTrials(min(mean, 300.0)), np.random.default_rng(3)
         for _ in range(5):
             before = rng.random(4 * math.ceil(mean) + 40)
             sums = np.cumsum(-np.log(before))
@@ -80,30 +86,30 @@ def test_numbers_of_runs_are_drawn_as_rightly_as_stated(mean: float) -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mean", [1.0, 1.5, 4.0, 20.0])
-def test_hardly_ever_more(law: type[Trials], mean: float) -> None:
+def test_hardly_ever_more(law: type[NumTrials], mean: float) -> None:
     trials = law(mean)
     known = chances(trials)
     for chance in (1e-3, 1e-9):
-        most = trials.most(chance)
+        most = trials.quantile_bound(chance)
         assert known[most + 1 :].sum() <= chance * (1 + 1e-6)
         assert most < 10 or known[most // 3 :].sum() > chance, "hardly larger than need be"
 
 
 def test_a_mean_of_one() -> None:
     generator = Generator(seed=1)
-    for trials in (GeometricTrials(1), LogarithmicTrials(1)):
+    for trials in (GeometricNumTrials(1), LogarithmicNumTrials(1)):
         assert {trials.draw(generator) for _ in range(50)} == {1}
 
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mean", [0, 0.5, 10**6, float("nan"), True, "3"])
-def test_bad_means(law: type[Trials], mean: object) -> None:
+def test_bad_means(law: type[NumTrials], mean: object) -> None:
     with pytest.raises(InvalidInput, match="trials is"):
         law(mean)  # type: ignore[arg-type]
 
 
 def test_texts() -> None:
     for law in LAWS:
-        assert parse(repr(law(7)), Trials) == law(7)
+        assert parse(repr(law(7)), NumTrials) == law(7)
     with pytest.raises(InvalidInput, match="law is 'fixed', not known"):
-        trials_of("fixed", 10)
+        num_trials_from_name("fixed", 10)

@@ -11,8 +11,8 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from noisette import Mechanism, Noise, calibrate, guarantee
 from noisette.accounting import accountants, guarantees
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import GeometricTrials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import GeometricNumTrials
 from noisette.encoders import L2, Encoder, Ranked
 from noisette.encoders.profiles import Blocks, HalfNormal, Tails
 from noisette.errors import Unaccountable
@@ -111,9 +111,9 @@ def test_gaussian_noise_is_refused_with_a_way_out(encoder: Encoder) -> None:
 def test_searches_are_refused_with_a_way_out() -> None:
     mechanism = Mechanism(Ranked(dim=1), Laplace(2.0), 0.1, 5)
     with refused(Unaccountable, "choosing the best"):
-        guarantee(Search((mechanism,), GeometricTrials(3)), 0)
+        guarantee(BestOf((mechanism,), GeometricNumTrials(3)), 0)
     with refused(Unaccountable, "choosing the best"):
-        calibrate(mechanism, 1.0, 0, trials=GeometricTrials(3))
+        calibrate(mechanism, 1.0, 0, trials=GeometricNumTrials(3))
 
 
 def test_calibration() -> None:

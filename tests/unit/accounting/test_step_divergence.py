@@ -198,7 +198,7 @@ def test_micro_batches_widen_every_rank() -> None:
     """Differences of two vectors within psi, in random orders: always within the widened image."""
     rng = np.random.default_rng(4)
     block = ProfileSet.normalized([[0.0, 0.5, 1.0, 3.0]], [3, 4, 2, 1])
-    wide = Image(1.0, (block,)).widened()
+    wide = Image(1.0, (block,)).for_microbatches()
     bound, psi = (
         np.repeat(wide.profiles[0].levels[0], wide.profiles[0].counts),
         np.repeat(block.levels[0], block.counts),

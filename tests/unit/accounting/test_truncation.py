@@ -16,8 +16,13 @@ from scipy.optimize import brentq
 
 from noisette import Mechanism, Poisson, calibrate, guarantee, tradeoff
 from noisette.accounting import Ledger, accountants, guarantees, read_ledger
-from noisette.accounting._corrections import Addition, epsilon_with
-from noisette.accounting._truncation import chance_of_a_cut, cut_chance, exchanges, largest_batch
+from noisette.accounting._corrections import Correction, epsilon_after_correction
+from noisette.accounting._truncation import (
+    exchanges,
+    min_max_batch,
+    step_truncation_probability,
+    truncation_probability,
+)
 from noisette.accounting.pld import privacy_loss
 from noisette.accounting.rdp import renyi
 from noisette.encoders import L2, Ranked
@@ -42,7 +47,7 @@ def test_the_chance_is_that_of_one_unit_more(units: int, rate: float, most: int)
     """Against exact fractions. The data set with the larger tail is the neighbour with one unit more."""
     q, n = Fraction(rate), units + 1
     exact = sum(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(most + 1, n + 1))
-    found = cut_chance(Poisson(rate, most, units))
+    found = step_truncation_probability(Poisson(rate, most, units))
     assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 10**8))
 
 
@@ -59,15 +64,15 @@ def test_the_chance_far_out(units: int, rate: float, most: int) -> None:
             mpmath.exp(log(n + 1) - log(k + 1) - log(n - k + 1) + k * mpmath.log(q) + (n - k) * mpmath.log1p(-q))
             for k in range(most + 1, min(n, most + 600) + 1)
         )
-        exact, found = mpmath.fsum(terms), cut_chance(Poisson(rate, most, units))
+        exact, found = mpmath.fsum(terms), step_truncation_probability(Poisson(rate, most, units))
         assert exact * (1 - mpmath.mpf(10) ** -20) <= found <= exact * (1 + mpmath.mpf(10) ** -8)
 
 
 def test_what_floats_cannot_tell_is_not_nothing() -> None:
-    assert cut_chance(Poisson(1e-9, 10**5, 10**6)) == 1e-300
-    assert cut_chance(Poisson(1.0, 60, 60)) == 1.0
-    assert cut_chance(Poisson(1.0, 61, 60)) == 0.0
-    assert cut_chance(Poisson(0.5)) == 0.0
+    assert step_truncation_probability(Poisson(1e-9, 10**5, 10**6)) == 1e-300
+    assert step_truncation_probability(Poisson(1.0, 60, 60)) == 1.0
+    assert step_truncation_probability(Poisson(1.0, 61, 60)) == 0.0
+    assert step_truncation_probability(Poisson(0.5)) == 0.0
 
 
 SMALL = [(5, 0.3, 2), (12, 0.5, 12), (12, 0.5, 1), (40, 0.05, 9), (9, 1.0, 4)]
@@ -89,7 +94,7 @@ def test_exchanges_are_those_of_every_number_of_units(units: int, rate: float, m
 
 
 def test_nothing_is_exchanged_where_nothing_is_cut() -> None:
-    assert exchanges(Poisson(0.5)) == exchanges(Poisson(0.5, most=61, units=60)) == ()
+    assert exchanges(Poisson(0.5)) == exchanges(Poisson(0.5, max_batch=61, population=60)) == ()
 
 
 @pytest.mark.parametrize(("units", "rate", "most"), FAR)
@@ -173,9 +178,9 @@ def _truth(mechanism: Mechanism, larger: int | None = None) -> float:
     """dp_accounting's own analysis of cut Gaussian steps, of data sets whose larger one has as many units."""
     account = pld.PLDAccountant()
     event = dp_accounting.TruncatedSubsampledGaussianDpEvent(
-        dataset_size=larger or mechanism.sampling.units,
+        dataset_size=larger or mechanism.sampling.population,
         sampling_probability=mechanism.rate,
-        truncated_batch_size=mechanism.sampling.most,
+        truncated_batch_size=mechanism.sampling.max_batch,
         noise_multiplier=mechanism.noise.scale,
     )
     account.compose(event, mechanism.steps)
@@ -219,12 +224,12 @@ def test_accountants_that_do_not_know_of_cuts_say_who_does() -> None:
 
 def test_several_mechanisms_and_several_lengths() -> None:
     parts = cut(377, steps=70), cut(370, steps=90), plain(cut(377, steps=40))
-    chance = 70 * cut_chance(parts[0].sampling) + 90 * cut_chance(parts[1].sampling)
-    assert chance_of_a_cut(parts) == pytest.approx(chance, rel=1e-12)
+    chance = 70 * step_truncation_probability(parts[0].sampling) + 90 * step_truncation_probability(parts[1].sampling)
+    assert truncation_probability(parts) == pytest.approx(chance, rel=1e-12)
     claimed = guarantee(parts, DELTA).epsilon
     free = tuple(map(plain, parts))
     assert guarantee(free, DELTA).epsilon * (1 - 1e-4) < claimed
-    assert claimed <= epsilon_with(Addition(chance), DELTA, lambda left: guarantee(free, left).epsilon)
+    assert claimed <= epsilon_after_correction(Correction(chance), DELTA, lambda left: guarantee(free, left).epsilon)
     mechanism = cut(360)
     for steps, promise in guarantees(mechanism, [200, 600], DELTA).items():
         one = guarantee(mechanism.replace(steps=steps), DELTA)
@@ -239,7 +244,7 @@ def test_the_curve_pays_as_well() -> None:
     at = np.interp(with_cut.epsilons, without.epsilons, without.deltas)
     some = with_cut.epsilons < 0.3
     assert np.all(with_cut.deltas[some] >= at[some] * (1 - 1e-3))
-    extra = chance_of_a_cut((mechanism,)) * (1 + np.exp(with_cut.epsilons))
+    extra = truncation_probability((mechanism,)) * (1 + np.exp(with_cut.epsilons))
     assert np.all(with_cut.deltas <= at * 1.001 + extra)
     assert tradeoff(cut(270, steps=200)).advantage > 1.01 * without.advantage
 
@@ -265,7 +270,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, pytest.param(3.0, marks=SLOW), pytest.param(8.0, marks=SLOW)])
 def test_the_proposed_size_costs_a_hundredth_and_no_unit_less(epsilon: float) -> None:
     """And epsilon is within 0.5% of that of unbounded batches."""
-    most = largest_batch(RATE, N, STEPS, epsilon, 0.01 * DELTA)
+    most = min_max_batch(RATE, N, STEPS, epsilon, 0.01 * DELTA)
 
     def cost(most: int) -> float:
         return STEPS * float(stats.binom.sf(most, N + 1, RATE)) * (1 + math.exp(epsilon))
@@ -277,9 +282,9 @@ def test_the_proposed_size_costs_a_hundredth_and_no_unit_less(epsilon: float) ->
 
 def test_ledgers_of_units_and_of_examples_do_not_mix(tmp_path: Path) -> None:
     of_examples = Mechanism(L2(dim=9), Gaussian(1.0), 0.1, 5)
-    of_units = of_examples.replace(sampling=Poisson(0.1, of="unit"))
+    of_units = of_examples.replace(sampling=Poisson(0.1, unit="unit"))
     for first, other in ((of_examples, of_units), (of_units, of_examples)):
-        path = tmp_path / f"{first.sampling.of}.jsonl"
+        path = tmp_path / f"{first.sampling.unit}.jsonl"
         with Ledger(path, data="demo") as ledger:
             ledger.spend(first, 2)
             with refused(LedgerError, "do not add up"):
@@ -287,7 +292,7 @@ def test_ledgers_of_units_and_of_examples_do_not_mix(tmp_path: Path) -> None:
             ledger.spend(first, 1)
         promise = read_ledger(path).guarantee(1e-3)
         assert promise.epsilon == guarantee(first.replace(steps=3), 1e-3).epsilon
-        assert first.sampling.of in promise.adjacency
+        assert first.sampling.unit in promise.adjacency
 
 
 def test_a_ledger_pays_for_the_cut(tmp_path: Path) -> None:

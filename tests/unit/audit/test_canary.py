@@ -77,7 +77,7 @@ def test_the_steps_are_those_of_training() -> None:
     for row in rows:
         present = len(pair.with_canary) - 1 in sampler.draw()
         expected = present * pair.shift + claim.noise.sample((20,), noise).numpy()
-        np.testing.assert_allclose(row, expected, atol=claim.grid.coarse / 2 + 1e-9)
+        np.testing.assert_allclose(row, expected, atol=claim.grid.release_quantum / 2 + 1e-9)
 
 
 def test_making_the_model_leaves_torchs_generator_alone() -> None:

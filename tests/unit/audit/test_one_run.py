@@ -41,7 +41,7 @@ def test_an_honest_run_passes_and_the_bound_is_below_the_truth() -> None:
         assert found.claimed == truth
         assert 1.0 < found.lower < found.lower_gaussian < truth
         assert found.guesses == (40, 200, 600, 2000)
-        assert all(size / 2 < right <= size for size, right in zip(found.guesses, found.right, strict=True))
+        assert all(size / 2 < right <= size for size, right in zip(found.guesses, found.num_correct, strict=True))
 
 
 def test_a_tenth_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:

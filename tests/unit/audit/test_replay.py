@@ -131,15 +131,15 @@ def test_leaks_are_seen(train: Callable[[Data], Any], kind: str) -> None:
 
 def test_a_leak_inside_the_library_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradient left as it is when the batch is empty: another path after the release."""
-    honest = PrivateRun._private_sum
+    honest = PrivateRun._encode_batch_sum
 
     def marked(self: Any, mechanism: Mechanism) -> Any:
         total = honest(self, mechanism)
         if not total.unsafe_values().any():
-            self.updates += 0.5
+            self.num_updates += 0.5
         return total
 
-    monkeypatch.setattr(PrivateRun, "_private_sum", marked)
+    monkeypatch.setattr(PrivateRun, "_encode_batch_sum", marked)
     monkeypatch.setattr(PoissonSampler, "draw", lambda self: np.arange(1))
     found = replay(lambda data: [sys.stdout.write(f"{step}\n") for step in _private(nn.Linear(3, 2), data)], ONE, NAN)
     assert not found.identical

@@ -67,13 +67,13 @@ def _sampled_twice_as_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def _counted_twice(patch: pytest.MonkeyPatch) -> None:
-    honest = PrivateRun._private_sum
+    honest = PrivateRun._encode_batch_sum
 
     def twice(self: Any, mechanism: Mechanism) -> Private:
         total = honest(self, mechanism)
         return total + total
 
-    patch.setattr(PrivateRun, "_private_sum", twice)
+    patch.setattr(PrivateRun, "_encode_batch_sum", twice)
 
 
 def _not_encoded(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def _reasons(steps: int) -> Iterator[str]:
 def test_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = ball().replace(encoder=ball().encoder.replace(micro_batch=2))
     assert not audit(pairs, steps=60, seed=1).refuted
-    monkeypatch.setattr(Encoder, "image", property(lambda self: self._single_image))
+    monkeypatch.setattr(Encoder, "image", property(lambda self: self._image_of_one))
     found = audit(pairs.replace(noise=pairs.noise.replace(scale=1.01)), steps=60, seed=1)
     assert any("outside the encoder's image" in reason for reason in found.reasons)
 

@@ -68,5 +68,5 @@ def test_one_file_is_one_denoiser(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "Chain(parts=(Signs(level=0.5), Kalman(gain=0.7)))\n"
+    assert done.stdout == "Chain(denoisers=(Signs(level=0.5), Kalman(gain=0.7)))\n"
     assert "Signs" not in registered(Denoiser)

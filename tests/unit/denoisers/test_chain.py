@@ -88,5 +88,5 @@ def test_bad_parts() -> None:
 
 def test_text() -> None:
     assert parse("Chain((KS(), Kalman(1/2)))", Denoiser) == Chain((KS(), Kalman(gain=0.5)))
-    assert parse("Chain(parts=[KS()])", Denoiser) == Chain((KS(),))
+    assert parse("Chain(denoisers=[KS()])", Denoiser) == Chain((KS(),))
     assert hash(Chain([KS()])) == hash(Chain((KS(),)))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from noisette import Generator, Noise
 from noisette._spec import registered
 from noisette.denoisers import KS, AndersonDarling, CramerVonMises, Denoiser, Wasserstein
-from noisette.denoisers.distance import Distance
+from noisette.denoisers.distance import DistanceShrinkage
 from noisette.errors import InvalidInput
 from noisette.noise import Cauchy, Gaussian, Laplace, Logistic, ScipyNoise, StudentT
 from tests.support.helpers import refused
@@ -125,14 +125,14 @@ def test_pure_noise() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_of_units(kind: type[Distance]) -> None:
+def test_free_of_units(kind: type[DistanceShrinkage]) -> None:
     values = Laplace(1.0).sample((500,), Generator(7)) + 0.3
     one = kind().distance(vector(values, Laplace(1.0)))
     assert kind().distance(vector(1e-3 * values, Laplace(1e-3))) == pytest.approx(one, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_distance_times_vector(kind: type[Distance]) -> None:
+def test_distance_times_vector(kind: type[DistanceShrinkage]) -> None:
     """And a signal is farther from the law than noise is."""
     noise = Gaussian(1.0)
     quiet = vector(noise.sample((2_000,), Generator(8)), noise)

@@ -24,7 +24,7 @@ def brute_force(psi: np.ndarray) -> np.ndarray:
 
 def widened(psi: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
     block = ProfileSet(psi[None], np.ones(len(psi), dtype=np.int64) if counts is None else counts)
-    (wide,) = Image(1.0, (block,)).widened().profiles
+    (wide,) = Image(1.0, (block,)).for_microbatches().profiles
     return by_rank(wide)[0]
 
 
@@ -70,14 +70,14 @@ def test_twice_psi_is_not_enough() -> None:
 def test_widened_over_a_set_uses_the_envelope() -> None:
     """The two encodings may have chosen different profiles."""
     block = ProfileSet(np.array([[0.1, 0.1, 0.8], [0.3, 0.3, 0.3]]), np.ones(3, dtype=np.int64))
-    (wide,) = Image(1.0, (block,)).widened().profiles
+    (wide,) = Image(1.0, (block,)).for_microbatches().profiles
     np.testing.assert_array_equal(by_rank(wide)[0], brute_force(np.array([0.3, 0.3, 0.8])))
 
 
 def test_many_levels_are_rounded_up() -> None:
     """Beyond 128 levels the widened profile is coarser, never lower, and not by much."""
     (block,) = PaperGaussian(n=1).build(700)
-    (wide,) = Image(1.0, (block,)).widened().profiles
+    (wide,) = Image(1.0, (block,)).for_microbatches().profiles
     exact, coarse = brute_force(by_rank(block)[0]), by_rank(wide)[0]
     assert np.all(coarse >= exact)
     assert np.linalg.norm(coarse) < 1.1 * np.linalg.norm(exact)

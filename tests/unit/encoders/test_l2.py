@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from noisette._gradients.grad_forms import Outer, Rows
+from noisette._gradients.grad_forms import DenseRows, OuterProduct
 from noisette._native.reference import allowed
 from noisette.encoders import L2
 from tests.support.gradient_models import encoded
@@ -72,8 +72,8 @@ def test_every_path_clips_to_the_same_norm() -> None:
     if kernel is not None:
         limits |= dict.fromkeys(("factored", "both"), kernel.with_products(256)[1])  # room for what products round
         found["kernel"] = kernel.rows_sum(row)
-        found["factored"] = encoded(kernel, {Outer(x, g): 120, Outer(torch.ones(1, 1), g): 3}, 1)
-        found["both"] = encoded(kernel, {Outer(x, g): 120, Rows(g): 3}, 1)
+        found["factored"] = encoded(kernel, {OuterProduct(x, g): 120, OuterProduct(torch.ones(1, 1), g): 3}, 1)
+        found["both"] = encoded(kernel, {OuterProduct(x, g): 120, DenseRows(g): 3}, 1)
     for name, clipped in found.items():
         norm = float(torch.linalg.vector_norm(clipped))
         assert norm <= encoder.radius, name

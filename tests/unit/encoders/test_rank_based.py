@@ -41,7 +41,7 @@ def test_is_the_papers_algorithm(kind: type[Encoder], slow: object, family: obje
 def _alike(encoder: Encoder, rows: torch.Tensor, expected: np.ndarray) -> None:
     """Encoded as expected, and then rounded toward zero by less than a step."""
     short = np.abs(expected) - np.abs(encoder.encode(rows).numpy())
-    assert -1e-13 <= short.min() <= short.max() < encoder.step
+    assert -1e-13 <= short.min() <= short.max() < encoder.quantum
     assert np.all(expected * encoder.encode(rows).numpy() >= 0)
 
 

@@ -76,11 +76,11 @@ def test_a_fit_spends_what_it_says(kind: Any, tmp_path: Path) -> None:
     model = made(kind, epsilon=2.0, ledger=path, people="demo").fit(x, y)
     assert 1.99 < model.epsilon_ <= 2.0
     assert model.epsilon_ == guarantee(model.mechanism_, 1e-5).epsilon
-    assert model.guarantee_.stamps == ("reproducible",)
+    assert model.guarantee_.flags == ("reproducible",)
     book = read_ledger(path)
     assert book.mechanisms() == (model.mechanism_,)
     assert book.guarantee(1e-5).epsilon == model.epsilon_
-    assert book.stamps == ("reproducible",)
+    assert book.flags == ("reproducible",)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +115,7 @@ def test_without_a_seed_no_two_are_alike(kind: Any) -> None:
     first, second = (made(kind, random_state=None).fit(x, y) for _ in range(2))
     name = "mean_" if kind is PrivateStandardScaler else "coef_"
     assert not np.array_equal(getattr(first, name), getattr(second, name))
-    assert first.guarantee_.stamps == ()
+    assert first.guarantee_.flags == ()
 
 
 @pytest.mark.parametrize("kind", KINDS)

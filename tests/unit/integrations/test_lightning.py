@@ -66,7 +66,7 @@ def test_a_training_that_is_stopped_and_resumed(tmp_path: Path) -> None:
     first = Net(tmp_path)
     before = first.net.weight.detach().clone()
     stopped = fitted(first, max_epochs=2)
-    assert first.private.updates == stopped.global_step == 20
+    assert first.private.num_updates == stopped.global_step == 20
     assert not torch.equal(first.net.weight, before)
     shown = stopped.callback_metrics
     assert set(shown) == {"epsilon", "val_loss"}
@@ -75,7 +75,7 @@ def test_a_training_that_is_stopped_and_resumed(tmp_path: Path) -> None:
     path = stopped.checkpoint_callback.best_model_path
     second = Net(tmp_path)
     ended = fitted(second, path)
-    assert second.private.updates == ended.global_step == 25
+    assert second.private.num_updates == ended.global_step == 25
     assert second.lr_schedulers().get_last_lr() == [0.0125]
     assert read_ledger(tmp_path / "ledger.jsonl").guarantee(1e-3) == second.guarantee()
     with refused(MechanismMismatch):
@@ -85,7 +85,7 @@ def test_a_training_that_is_stopped_and_resumed(tmp_path: Path) -> None:
 def test_the_last_step_ends_the_training(tmp_path: Path) -> None:
     module = Net(tmp_path, steps=3)
     assert fitted(module, limit_val_batches=0).global_step == 3
-    assert module.private.left == 0
+    assert module.private.steps_remaining == 0
 
 
 class Backward(Net):

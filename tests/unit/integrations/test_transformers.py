@@ -165,13 +165,13 @@ def test_a_collator_gets_one_example_at_a_time(tmp_path: Path) -> None:
 def test_a_mechanism_is_trained_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many steps as it says, with batches of ever other sizes, whatever the arguments of the training are."""
     sizes = []
-    summed = private_run.Gradients.encoded_sum
+    summed = private_run.PerExampleGradients.encoded_sum
 
     def watched(self: Any, encoder: Any, batch: Any, **how: Any) -> Any:
         sizes.append(len(batch["labels"]))
         return summed(self, encoder, batch, **how)
 
-    monkeypatch.setattr(private_run.Gradients, "encoded_sum", watched)
+    monkeypatch.setattr(private_run.PerExampleGradients, "encoded_sum", watched)
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.2, steps=12)
     trainer = trainer_of(tmp_path, mechanism=mechanism, logging_strategy="no")
     trainer.train()
@@ -220,7 +220,7 @@ def test_resume_goes_on_with_the_ledger(tmp_path: Path) -> None:
     second = trainer_of(tmp_path, **options)
     result = second.train(resume_from_checkpoint=True)
     assert result.global_step == 5
-    assert second.private.paid == 5
+    assert second.private.steps_paid == 5
     assert read_ledger(tmp_path / "ledger.jsonl").mechanisms()[0].steps == 5
     with pytest.raises(BudgetSpent):
         trainer_of(tmp_path, **options).train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
@@ -332,7 +332,7 @@ def test_a_rule_that_is_wrong_for_a_layer_of_peft_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients are then those of autograd, by vmap."""
-    monkeypatch.setattr(rules.lora, "outer", lambda x, g: grad_forms.outer(x, 2 * g))
+    monkeypatch.setattr(rules.lora, "outer_product", lambda x, g: grad_forms.outer_product(x, 2 * g))
     trainer = trainer_of(tmp_path, model=copy.deepcopy(adapted("bert")).float(), max_steps=1)
     trainer.train()
     assert trainer.private._gradients.path == "vmap"

@@ -59,12 +59,12 @@ POINTS = (0.0, 1e-200, 1e-12, 5e-10, 3e-7, 2e-6, 1e-5, 1e-3, 0.1, 0.5, 1.0, 2.9,
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_tails_are_as_accurate_as_declared(noise: Noise) -> None:
-    """Accounting adds `cdf_error` for each unit of 1 + |log sf|: the real error must be below that, far out too."""
+    """Accounting adds `survival_rel_error` for each unit of 1 + |log sf|: the error must be below it, far out too."""
     law = reference(noise)
     for x, found in zip(POINTS, noise.sf(POINTS).tolist(), strict=True):
         truth = law.sf(mp.mpf(x))
         if truth > mp.mpf(10) ** -290:
-            allowed = noise.cdf_error * (1 - mp.log(truth))
+            allowed = noise.survival_rel_error * (1 - mp.log(truth))
             assert abs(found / truth - 1) <= allowed, (x, found, truth)
         else:
             assert 0 <= found <= 1e-280
@@ -94,7 +94,7 @@ def bound_faults(noise: Noise, shifts: tuple[float, ...]) -> list[str]:
             where = f"tau={tau} eps={e}: {found} against {mp.nstr(truth, 20)}"
             if found < truth - mp.mpf("1e-15"):
                 faults.append(f"too small at {where}")
-            if found > truth + 1e-15 + 8 * noise.cdf_error * (1 + abs(e)) + 1e-12 * truth:
+            if found > truth + 1e-15 + 8 * noise.survival_rel_error * (1 + abs(e)) + 1e-12 * truth:
                 faults.append(f"too large at {where}")
     return faults
 

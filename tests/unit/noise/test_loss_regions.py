@@ -16,7 +16,7 @@ EPS = np.array([0.0, 1e-12, 0.01, 0.3, 1.0, 2.5])
 )
 @pytest.mark.parametrize("tau", [1e-6, 0.2, 1.0, 5.0, 40.0])
 def test_region_is_where_the_loss_exceeds_eps(noise: Noise, tau: float) -> None:
-    lo, hi = (end + tau for end in noise._region(EPS, tau))
+    lo, hi = (end + tau for end in noise._loss_interval(EPS, tau))
     grid = np.concatenate([np.linspace(-2 * tau, 4 * tau, 4001), tau + np.geomspace(1e-3, 300, 500)])
     loss = noise.log_prob(grid - tau) - noise.log_prob(grid)
     for eps, a, b in zip(EPS, lo, hi, strict=True):

@@ -51,9 +51,9 @@ def off(found: np.ndarray, exact: list[mp.mpf]) -> float:
 @pytest.mark.parametrize("noise", INVERSES, ids=repr)
 def test_inverses(noise: Noise, count: int) -> None:
     u = uniforms(count, seed=1)
-    found = off(noise._magnitude(u), [INVERSES[noise](mp.mpf(value)) for value in u.tolist()])
-    assert noise.accuracy is not None
-    assert found <= noise.accuracy.position - 2, "two are for the uniforms and the sign"
+    found = off(noise._abs_quantile(u), [INVERSES[noise](mp.mpf(value)) for value in u.tolist()])
+    assert noise.sampling_error is not None
+    assert found <= noise.sampling_error.position - 2, "two are for the uniforms and the sign"
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -70,9 +70,9 @@ def test_pairs_and_angles(noise: Gaussian | StudentT, count: int) -> None:
             ideal.append(mp.sqrt(noise.df * mp.expm1(-2 / mp.mpf(noise.df) * mp.log(one))) * mp.sin(mp.pi / 2 * angle))
         else:
             ideal.append(mp.sqrt(-2 * mp.log(one)) * mp.cos(2 * mp.pi * angle))
-    assert noise.accuracy is not None
+    assert noise.sampling_error is not None
     rest = 2 * np.pi * 12 if isinstance(noise, Gaussian) else 3  # half a unit of an angle, as far out as 12; and more
-    assert off(made, ideal) <= noise.accuracy.position - rest / 2
+    assert off(made, ideal) <= noise.sampling_error.position - rest / 2
 
 
 class Given(Generator):
@@ -82,7 +82,7 @@ class Given(Generator):
         super().__init__(0)
         self._given = words
 
-    def words(self, n: int) -> np.ndarray:
+    def random_words(self, n: int) -> np.ndarray:
         found, self._given = self._given[:n].copy(), self._given[n:]
         return found
 
@@ -114,7 +114,7 @@ def test_pairs_from_words(variant: str, count: int, monkeypatch: pytest.MonkeyPa
     count += count % 2 + 1  # odd, so that no width of a vector divides it
     (high, low), turn = words_of(uniforms(count, seed=6), 128), turns(count, seed=7)
     made = Gaussian(1.0)._sample(2 * count, Given(np.concatenate([high, low, turn])))
-    u = Given(np.concatenate([high, low])).deep(count).tolist()
+    u = Given(np.concatenate([high, low])).uniforms_128(count).tolist()
     radii = [mp.sqrt(-2 * mp.log(mp.mpf(one))) for one in u]
     angles = [mp.pi * (2 * int(one) + 1) / 2**64 for one in turn.tolist()]
     ideal = [radius * turned(angle) for turned in (mp.cos, mp.sin) for radius, angle in zip(radii, angles, strict=True)]
@@ -132,20 +132,20 @@ def test_student_from_words(variant: str, df: float, count: int, monkeypatch: py
     words = np.concatenate([turn, rest, high, low])
     made = noise._sample(count, Given(words))
     given = Given(words)
-    signs, angles = given.signed(count)
-    exponents = [-2 / mp.mpf(df) * mp.log(mp.mpf(one)) for one in given.deep(count).tolist()]
+    signs, angles = given.signed_uniforms(count)
+    exponents = [-2 / mp.mpf(df) * mp.log(mp.mpf(one)) for one in given.uniforms_128(count).tolist()]
     ideal = [
         mp.sqrt(df * mp.expm1(exponent)) * mp.sin(mp.pi / 2 * mp.mpf(angle))
         for exponent, angle in zip(exponents, (signs * angles).tolist(), strict=True)
     ]
-    assert noise.accuracy is not None
-    assert off(made, ideal) <= noise.accuracy.position - 1.5, "the uniform of the angle is rounded as well"
+    assert noise.sampling_error is not None
+    assert off(made, ideal) <= noise.sampling_error.position - 1.5, "the uniform of the angle is rounded as well"
 
 
 @pytest.mark.parametrize("count", FEW)
 @pytest.mark.parametrize("noise", KEPT, ids=repr)
 def test_densities(noise: Noise, count: int) -> None:
-    accuracy, ends = noise.accuracy, strips(noise)._starts
+    accuracy, ends = noise.sampling_error, strips(noise)._starts
     assert accuracy is not None
     x = np.abs(np.interp(np.random.default_rng(5).uniform(0, len(ends) - 1, count), np.arange(len(ends)), ends))
     law = reference(noise)

@@ -9,18 +9,18 @@ import pytest
 from noisette import Guarantee, Mechanism, Poisson, guarantee, parse
 from noisette.encoders import L2
 from noisette.errors import InvalidInput, Unaccountable
-from noisette.mechanism import unit_of
+from noisette.mechanism import privacy_unit
 from noisette.noise import Gaussian
 from tests.support.helpers import refused
 
 RATE = 256 / 60000
 SAMPLINGS = [
     Poisson(RATE),
-    Poisson(RATE, most=512, units=60000),
-    Poisson(RATE, of="unit"),
-    Poisson(RATE, most=512, units=60000, of="unit"),
-    Poisson(RATE, most=513, units=60000),
-    Poisson(RATE, most=512, units=60001),
+    Poisson(RATE, max_batch=512, population=60000),
+    Poisson(RATE, unit="unit"),
+    Poisson(RATE, max_batch=512, population=60000, unit="unit"),
+    Poisson(RATE, max_batch=513, population=60000),
+    Poisson(RATE, max_batch=512, population=60001),
 ]
 
 
@@ -56,14 +56,14 @@ def test_every_part_of_it_is_in_the_hash() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"most": 5},
-        {"units": 5},
-        {"most": 0, "units": 5},
-        {"most": 2.5, "units": 5},
-        {"most": True, "units": 5},
-        {"most": 3, "units": "5"},
-        {"of": "user"},
-        {"of": None},
+        {"max_batch": 5},
+        {"population": 5},
+        {"max_batch": 0, "population": 5},
+        {"max_batch": 2.5, "population": 5},
+        {"max_batch": True, "population": 5},
+        {"max_batch": 3, "population": "5"},
+        {"unit": "user"},
+        {"unit": None},
     ],
     ids=str,
 )
@@ -82,11 +82,11 @@ def test_rate_or_sampling() -> None:
 
 
 def test_the_guarantee_says_what_it_is_for() -> None:
-    of_units, of_examples = made(Poisson(0.1, of="unit")), made(Poisson(0.1))
+    of_units, of_examples = made(Poisson(0.1, unit="unit")), made(Poisson(0.1))
     assert guarantee(of_units, 1e-5).adjacency == "add/remove one unit with all its examples, Poisson sampling"
     assert guarantee(of_examples, 1e-5).adjacency == Guarantee(1.0, 1e-5, "pld", "bound", "", "").adjacency
     assert guarantee(of_units, 1e-5).epsilon == guarantee(of_examples, 1e-5).epsilon
-    assert unit_of(()) == "example"
+    assert privacy_unit(()) == "example"
     with refused(Unaccountable, "others a unit"):
         guarantee((of_units, of_examples), 1e-5)
     with refused(InvalidInput, "one whole unit would pass"):

@@ -45,7 +45,7 @@ def test_ledgers(ledger: Any) -> None:
 
 def test_no_ledger(tmp_path: Path) -> None:
     for none in (None, (), []):
-        assert make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), DATA, MECHANISM, ledger=none).paid == 0
+        assert make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), DATA, MECHANISM, ledger=none).steps_paid == 0
     with Ledger(tmp_path / "l.jsonl", data="demo") as book, Ledger(tmp_path / "all.jsonl", data="demo") as other:
         make_private(nn.Linear(4, 2), nn.CrossEntropyLoss(), DATA, MECHANISM, ledger=[book, other]).step()
         assert book.mechanisms() == other.mechanisms() != ()
@@ -65,7 +65,7 @@ def test_denoisers(denoiser: Any, hint: str) -> None:
         ("cross_entropy", "objective(model, batch)"),
         (DATA, "objective(model, batch)"),
         (nn.MSELoss, "nn.MSELoss()"),
-        (objectives.Tokens, "one of it: Tokens()"),
+        (objectives.TokenCrossEntropy, "one of it: TokenCrossEntropy()"),
     ],
     ids=["None", "text", "the data", "a class of torch", "a class of ours"],
 )

@@ -16,7 +16,7 @@ from noisette import Mechanism, check, make_private
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
-from noisette.objectives import alone
+from noisette.objectives import per_example
 from tests.support.helpers import refused
 
 COUNT = 40
@@ -78,7 +78,7 @@ class Reading(nn.Linear):
 LOSS = nn.CrossEntropyLoss()
 CASES: dict[str, tuple[nn.Module, Any, str]] = {
     "a closure": (nn.Linear(4, 2), closing(EVERYBODY), "what the objective closes over"),
-    "an array": (nn.Linear(4, 2), alone(closing(EVERYBODY.numpy())), "what the objective closes over"),
+    "an array": (nn.Linear(4, 2), per_example(closing(EVERYBODY.numpy())), "what the objective closes over"),
     "a global variable": (nn.Linear(4, 2), reading, "the global variable 'EVERYBODY'"),
     "a global variable of another function": (nn.Linear(4, 2), reading_by_another, "the global variable 'EVERYBODY'"),
     "a partial": (nn.Linear(4, 2), partial(given, everybody=[EVERYBODY]), "what the objective closes over"),

@@ -105,7 +105,7 @@ def test_an_optimizer_of_another_model_is_told_of_at_once() -> None:
     with refused(InvalidInput, match="other parameters than those of the private run"):
         for _ in private:
             optimizer.step()
-    assert private.updates == 1
+    assert private.num_updates == 1
 
 
 def test_a_step_that_is_refused_for_its_random_numbers_is_not_paid_for() -> None:
@@ -120,10 +120,10 @@ def test_a_step_that_is_refused_for_its_random_numbers_is_not_paid_for() -> None
     model.draws = True
     with refused(InvalidInput, match="draws random numbers from random"):
         private.step()
-    assert (private.paid, private.updates) == (0, 0)
+    assert (private.steps_paid, private.num_updates) == (0, 0)
     model.draws = False
     private.step()
-    assert private.updates == 1
+    assert private.num_updates == 1
 
 
 def test_releases_may_be_taken_without_any_optimizer() -> None:
@@ -134,7 +134,7 @@ def test_a_copy_of_the_model_is_free() -> None:
     model = nn.Linear(4, 2)
     private = begun(model)
     copy.deepcopy(model)(torch.randn(3, 4)).sum().backward()
-    assert private.left == 5
+    assert private.steps_remaining == 5
 
 
 @pytest.mark.parametrize("to_none", [True, False])
@@ -199,7 +199,7 @@ def test_runs_side_by_side(apart: bool) -> None:
             if apart:
                 run.step()
             assert moved(model, optimizer.step)
-    assert [run.paid for run in runs] == [5, 5, 5]
+    assert [run.steps_paid for run in runs] == [5, 5, 5]
 
 
 def test_a_global_hook_of_the_user_is_called_at_every_step() -> None:
@@ -254,10 +254,10 @@ def test_gradients_of_two_steps_that_nobody_used_are_told_of_before_the_next_is_
         for step in private:
             if used[step - 1] == "1":
                 optimizer.step()
-    assert private.paid == paid
+    assert private.steps_paid == paid
     optimizer.step()
     private.step()
-    assert private.paid == paid + 1
+    assert private.steps_paid == paid + 1
 
 
 def test_gradients_of_one_step_may_be_looked_at() -> None:
@@ -267,7 +267,7 @@ def test_gradients_of_one_step_may_be_looked_at() -> None:
     private.step()
     for _ in private:
         optimizer.step()
-    assert private.paid == 5
+    assert private.steps_paid == 5
 
 
 def test_an_optimizer_over_other_parameters_is_refused() -> None:
@@ -301,7 +301,7 @@ def test_a_hook_on_a_parameter_is_refused_by_name_whenever_it_comes(name: str) -
     hook = HOOKS[name](model[1].weight)
     with refused(InvalidInput, match=r"'1\.weight' has a hook"):
         private.step()
-    assert private.paid == 1
+    assert private.steps_paid == 1
     hook.remove()
     private.step()
     assert check(model).passed  # with the hooks of the run itself
@@ -331,7 +331,7 @@ def test_a_parameter_that_is_frozen_later_is_refused_whoever_is_drawn() -> None:
     model.bias.requires_grad_(False)
     with refused(InvalidInput, match="are others than at the start"):
         nobody.step()
-    assert nobody.paid == 0
+    assert nobody.steps_paid == 0
 
 
 def test_noise_does_not_move_the_row_of_the_padding() -> None:

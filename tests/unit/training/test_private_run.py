@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from noisette import Mechanism, Private, Released, guarantee, make_private
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.accounting import Ledger
 from noisette.denoisers import Identity, Kalman
 from noisette.encoders import L2, Ranked
@@ -45,7 +45,7 @@ def test_an_own_loop(tmp_path: Path) -> None:
             optimizer.step()
             assert not torch.equal(flat(model.parameters()), before)
         assert seen == [1, 2, 3, 4, 5]
-        assert ledger.spent(gaussian()) == private.paid == private.total == 5
+        assert ledger.spent(gaussian()) == private.steps_paid == private.total == 5
     assert private.guarantee(1e-5) == guarantee(gaussian(), 1e-5)
 
 
@@ -54,7 +54,7 @@ def test_the_step_after_the_last_is_refused() -> None:
     list(private)
     with refused(BudgetSpent, match="all 2 steps of the mechanism are spent"):
         private.step()
-    assert (private.updates, private.paid, private.left) == (2, 2, 0)
+    assert (private.num_updates, private.steps_paid, private.steps_remaining) == (2, 2, 0)
     assert list(private) == []
 
 
@@ -64,7 +64,7 @@ def test_no_more_is_paid_than_planned_when_paying_ahead(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
         _, private = _private(mechanism, ledger=ledger)
         for updates in private:
-            assert updates <= ledger.spent(mechanism) == private.paid <= min(updates + 2, 430)
+            assert updates <= ledger.spent(mechanism) == private.steps_paid <= min(updates + 2, 430)
         assert ledger.spent(mechanism) == 430
     lines = (tmp_path / "ledger.jsonl").read_text().count("\n")
     assert lines == 1 + 1 + 144
@@ -78,7 +78,7 @@ def test_a_run_is_as_long_as_the_loops_over_it(tmp_path: Path) -> None:
         assert len(private) == 7
         for _ in zip(range(2), private, strict=False):
             pass
-        taken = private.updates
+        taken = private.num_updates
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         _, again = _private(mechanisms, ledger=ledger)
         assert len(again) == 7 - taken == len(list(again))
@@ -125,17 +125,17 @@ def test_a_mechanism_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
         with Ledger(path) as ledger:
             _, again = _private(run, ledger=ledger)
             total = 10 * len(run)
-            assert (again.paid, again.left, again.total) == (12, total - 12, total)
+            assert (again.steps_paid, again.steps_remaining, again.total) == (12, total - 12, total)
             assert again.guarantee(1e-5).epsilon == pytest.approx(paid.epsilon, rel=1e-3)
             assert len(list(again)) == total - 12
-            assert (again.left, sum(m.steps for m in ledger.mechanisms())) == (0, total)
+            assert (again.steps_remaining, sum(m.steps for m in ledger.mechanisms())) == (0, total)
 
 
 def test_a_ledger_that_has_paid_for_more_than_the_run_leaves_nothing(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
         ledger.spend(gaussian(5), 7)
         _, private = _private(gaussian(5), ledger=ledger)
-        assert (private.paid, private.left, list(private)) == (7, 0, [])
+        assert (private.steps_paid, private.steps_remaining, list(private)) == (7, 0, [])
         assert private.guarantee(1e-5).epsilon == guarantee(gaussian(7), 1e-5).epsilon
         with refused(BudgetSpent):
             private.step()
@@ -169,16 +169,16 @@ def test_stamps_reach_the_guarantee_the_checkpoint_and_the_ledger(tmp_path: Path
     with Ledger(tmp_path / "ledger.jsonl", data="tiny") as ledger:
         _, private = _private(gaussian(5), ledger=ledger, seed=3)
         private.step()
-        assert private.guarantee(1e-5).stamps == ledger.stamps == ("reproducible",)
+        assert private.guarantee(1e-5).flags == ledger.flags == ("reproducible",)
         private.stamp("unsafe")
         private.step()
-        assert private.guarantee(1e-5).stamps == ledger.stamps == ("reproducible", "unsafe")
+        assert private.guarantee(1e-5).flags == ledger.flags == ("reproducible", "unsafe")
         state = private.state_dict()
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         _, again = _private(gaussian(5), ledger=ledger)
-        assert again.stamps == ()
+        assert again.flags == ()
         again.load_state_dict(state)
-        assert again.guarantee(1e-5).stamps == ("reproducible", "unsafe")
+        assert again.guarantee(1e-5).flags == ("reproducible", "unsafe")
         assert "not for release" in str(ledger.guarantee(1e-5))
 
 
@@ -186,7 +186,7 @@ def test_every_ledger_is_paid(tmp_path: Path) -> None:
     with Ledger(tmp_path / "a.jsonl", data="tiny") as a, Ledger(tmp_path / "b.jsonl", data="tiny") as b:
         b.spend(gaussian(), 4)  # by another run, which is no business of this one
         _, private = _private(ledger=[a, b])
-        assert private.paid == 0
+        assert private.steps_paid == 0
         list(private)
         assert (a.spent(gaussian()), b.spent(gaussian())) == (5, 9)
 
@@ -218,13 +218,13 @@ def test_gradients_are_taken_ahead_and_parameters_restored(monkeypatch: pytest.M
     gain = 0.3
     trainer = trainer_of(gaussian(4), denoiser=Kalman(gain=gain), seed=0)
     model, ahead = trainer.model, []
-    honest = Gradients.encoded_sum
+    honest = PerExampleGradients.encoded_sum
 
-    def watched(self: Gradients, *args: Any, **options: Any) -> Any:
+    def watched(self: PerExampleGradients, *args: Any, **options: Any) -> Any:
         ahead.append(flat(model.parameters()))
         return honest(self, *args, **options)
 
-    monkeypatch.setattr(Gradients, "encoded_sum", watched)
+    monkeypatch.setattr(PerExampleGradients, "encoded_sum", watched)
     before: list[torch.Tensor] = []
     after_release: list[torch.Tensor] = []
     release = private_run.release
@@ -257,7 +257,7 @@ def test_parameters_are_restored_when_a_step_fails(monkeypatch: pytest.MonkeyPat
     def fails(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivateRun, "_private_sum", fails)
+    monkeypatch.setattr(PrivateRun, "_encode_batch_sum", fails)
     with pytest.raises(KeyboardInterrupt):
         next(run)
     assert torch.equal(flat(trainer.model.parameters()), theta)
@@ -300,7 +300,7 @@ def test_micro_batches_sum_encoded_averages_of_groups(monkeypatch: pytest.Monkey
             loss = LOSS(model(x[i : i + 1]), y[i : i + 1])
             averages[int(g)] += flat(torch.autograd.grad(loss, list(model.parameters()))) / 2
         expected = torch.stack([v * min(1.0, 0.05 / float(v.norm())) for v in averages.values()]).sum(dim=0)
-        torch.testing.assert_close(total, expected, rtol=3e-7, atol=len(averages) * encoder.step)
+        torch.testing.assert_close(total, expected, rtol=3e-7, atol=len(averages) * encoder.quantum)
 
 
 def test_an_empty_batch_of_micro_batches_is_a_step() -> None:

@@ -82,7 +82,7 @@ def test_only_what_was_drawn_is_read() -> None:
     private = run_of(data, gaussian(1, rate=0.3), seed=1)
     assert data.reads == [0]
     private.step()
-    expected = np.flatnonzero(Generator(1, purpose="sampling").decisions(len(data), 0.3))
+    expected = np.flatnonzero(Generator(1, purpose="sampling").bernoulli(len(data), 0.3))
     assert data.reads[1:] == expected.tolist()
 
 
@@ -351,7 +351,7 @@ def test_an_example_that_cannot_be_read_is_named_and_costs_nothing(tmp_path: Pat
                 private.step()
             assert "secret" not in str(caught.value)
             assert caught.value.__suppress_context__ or caught.value.__context__ is None
-        assert (private.paid, private.updates, book.spent(private.mechanisms[0])) == (0, 0, 0)
+        assert (private.steps_paid, private.num_updates, book.spent(private.mechanisms[0])) == (0, 0, 0)
         assert all(p.grad is None for p in private.parameters)
         assert torch.equal(flat(private.parameters), before)
 
@@ -381,10 +381,10 @@ def test_a_worker_that_dies_loses_nothing_and_releases_nothing(tmp_path: Path, m
             while steps < 6:  # what was read ahead may still be used
                 private.step()
                 steps += 1
-        assert len(sums) == private.updates == book.spent(private.mechanisms[0]) == steps < 6
+        assert len(sums) == private.num_updates == book.spent(private.mechanisms[0]) == steps < 6
         flag.unlink()
         list(private)  # goes on, with new workers
-        assert len(sums) == private.updates == book.spent(private.mechanisms[0]) == 6
+        assert len(sums) == private.num_updates == book.spent(private.mechanisms[0]) == 6
         for total in sums[1:]:
             torch.testing.assert_close(total, sums[0], rtol=1e-9, atol=1e-9)
 
@@ -397,7 +397,7 @@ def test_a_data_set_whose_length_changes_is_refused(count: int) -> None:
     data.count = count
     with refused(Unreadable, match=f"had 40 examples and has {count} now"):
         list(private)
-    assert private.updates == 1
+    assert private.num_updates == 1
     data.count = 40
     assert list(private)[-1] == 5
 
@@ -450,7 +450,7 @@ def test_workers_have_no_key_of_any_generator(tmp_path: Path) -> None:
     drawn = {word for note in tmp_path.iterdir() for word in note.read_text().split()}
     assert len(drawn) > 10
     for purpose in ours:
-        stream = Generator(purpose=purpose, secret=secret).words(200_000)
+        stream = Generator(purpose=purpose, secret=secret).random_words(200_000)
         assert not drawn & set(map(str, stream.tolist()))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from noisette import Encoder, Generator, Mechanism, Poisson, make_private, plan
-from noisette._gradients import Gradients
+from noisette._gradients import PerExampleGradients
 from noisette.audit._canary import neighbours
 from noisette.audit.step import attacks
 from noisette.encoders import L2, Ranked, Snap
@@ -25,7 +25,7 @@ from noisette.encoders.profiles import Tails
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
 from noisette.training import Processes, _rank_slice
-from noisette.training._units import Units, numbered
+from noisette.training._units import Units, encode_ids
 from tests.promises.test_sensitivity import MODELS, _inside
 from tests.promises.test_sensitivity import Case as Tolerance
 from tests.support.helpers import refused
@@ -41,12 +41,14 @@ IDS = np.random.default_rng(0).permutation(np.repeat(np.arange(UNITS), SIZES))
 # -- who is drawn ------------------------------------------------------------------------------------------------------
 
 
-def drawn(steps: int, rate: float, per_unit: int = 4, seed: int = 0) -> tuple[list[np.ndarray], list[_rank_slice.Draw]]:
+def drawn(
+    steps: int, rate: float, per_unit: int = 4, seed: int = 0
+) -> tuple[list[np.ndarray], list[_rank_slice.BatchDraw]]:
     """The units of every step, found from the examples that were taken, and the draws themselves."""
-    units = Units(numbered(IDS), per_unit)
-    mine = _rank_slice.Share(len(IDS), Processes(), units=units)
-    mechanism = Mechanism(L2(dim=1), Gaussian(1.0), sampling=Poisson(rate, of="unit"), steps=steps)
-    found = list(_rank_slice.draws((mechanism,), [steps], mine, Generator(seed, purpose="sampling")))
+    units = Units(encode_ids(IDS), per_unit)
+    mine = _rank_slice.RankSlice(len(IDS), Processes(), units=units)
+    mechanism = Mechanism(L2(dim=1), Gaussian(1.0), sampling=Poisson(rate, unit="unit"), steps=steps)
+    found = list(_rank_slice.batch_draws((mechanism,), [steps], mine, Generator(seed, purpose="sampling")))
     return [np.unique(units.numbers[draw.index]) for draw in found], found
 
 
@@ -63,7 +65,7 @@ def test_units_are_drawn_by_poisson_sampling_over_20000_steps(rate: float) -> No
 
 
 def test_of_every_unit_so_many_examples_are_taken_and_no_more() -> None:
-    numbers, sizes = numbered(IDS), np.bincount(numbered(IDS))
+    numbers, sizes = encode_ids(IDS), np.bincount(encode_ids(IDS))
     for draw in drawn(50, 0.5)[1]:
         assert draw.groups is not None
         assert len(np.unique(draw.index)) == len(draw.index), "nobody's example twice"
@@ -75,9 +77,9 @@ def test_of_every_unit_so_many_examples_are_taken_and_no_more() -> None:
 
 def test_which_ones_is_drawn_anew_and_each_as_often() -> None:
     """Chi-square over the sixty examples of a unit, at level 1e-6; and they are others than the time before."""
-    units, generator = Units(numbered(IDS), 4), Generator(3)
+    units, generator = Units(encode_ids(IDS), 4), Generator(3)
     largest = np.array([int(np.bincount(units.numbers).argmax())])
-    taken = np.array([np.sort(units.taken(largest, generator)[0]) for _ in range(3000)])
+    taken = np.array([np.sort(units.sample_members(largest, generator)[0]) for _ in range(3000)])
     counts = np.bincount(taken.ravel(), minlength=len(IDS))[np.flatnonzero(units.numbers == largest[0])]
     assert counts.sum() == taken.size
     assert stats.chisquare(counts).pvalue > LEVEL
@@ -147,7 +149,7 @@ class Coupled:
         self._turn += 1
         return np.random.default_rng(self._turn).random(n)
 
-    def decisions(self, n: int, chance: float) -> np.ndarray:
+    def bernoulli(self, n: int, chance: float) -> np.ndarray:
         return self.uniforms(n) <= chance
 
 
@@ -159,7 +161,7 @@ def unit_sum(
     mechanism = Mechanism(encoder, Gaussian(1.0), 1.0, 1)
     run = make_private(model, LOSS, Listed(*data) if read else data, mechanism, units=ids, seed=4, chunk=5, **other)
     run._sampling = Coupled()  # type: ignore[assignment]
-    return run._private_sum(run.mechanisms[0]).unsafe_values()
+    return run._encode_batch_sum(run.mechanisms[0]).unsafe_values()
 
 
 def _row(kind: str, x: Tensor, y: Tensor) -> Tensor:
@@ -210,7 +212,7 @@ def test_units_have_one_path_whatever_the_model(kind: str, monkeypatch: pytest.M
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("examples are encoded one by one")
 
-    monkeypatch.setattr(Gradients, "encoded_sum", never)
+    monkeypatch.setattr(PerExampleGradients, "encoded_sum", never)
     x, y, ids = population(kind, 7, torch.float32)
     encoder = L2(sum(p.numel() for p in network(kind, torch.float32).parameters()))
     assert unit_sum(kind, encoder, (x, y), ids, False).count_nonzero() > 0
@@ -224,7 +226,7 @@ def test_the_mean_is_taken_before_encoding() -> None:
         model = nn.Linear(2, 1, bias=False).double()
         mechanism = Mechanism(L2(dim=2), Gaussian(1.0), 1.0, 1)
         run = make_private(model, lambda model, batch: model(batch)[:, 0], x[: len(ids)], mechanism, units=ids)
-        found = run._private_sum(run.mechanisms[0]).unsafe_values()
+        found = run._encode_batch_sum(run.mechanisms[0]).unsafe_values()
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
@@ -244,7 +246,7 @@ def test_as_many_units_as_examples_is_what_it_is_without_units() -> None:
     sums, promises = [], []
     for units in (None, range(len(x))):
         run = make_private(network("dense", torch.float64), LOSS, (x, y), mechanism, units=units)
-        sums.append(run._private_sum(run.mechanisms[0]).unsafe_values())
+        sums.append(run._encode_batch_sum(run.mechanisms[0]).unsafe_values())
         run.step()
         promises.append(run.guarantee(1e-3))
     torch.testing.assert_close(*sums, rtol=0, atol=1e-12)
@@ -256,7 +258,7 @@ def test_one_unit_with_all_examples() -> None:
     x, y, ids = population("dense", 7, torch.float64)
     mechanism = Mechanism(L2(), Gaussian(1.0), 1.0, 1)
     run = make_private(network("dense", torch.float64), LOSS, (x, y), mechanism, units=[7] * len(ids))
-    assert run._private_sum(run.mechanisms[0]).unsafe_values().norm() <= 1 + 1e-12
+    assert run._encode_batch_sum(run.mechanisms[0]).unsafe_values().norm() <= 1 + 1e-12
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def test_one_unit_with_all_examples() -> None:
     ids=lambda ids: type(ids).__name__,
 )
 def test_ids_of_any_hashable_type(ids: Any) -> None:
-    assert numbered(ids).tolist() == [0, 1, 0]
+    assert encode_ids(ids).tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_bad_numbers_of_examples(per_unit: Any) -> None:
 
 def test_units_and_mechanism_have_to_agree() -> None:
     x, y, ids = population("dense", 7, torch.float64)
-    of_units = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(0.5, of="unit"), steps=1)
+    of_units = Mechanism(L2(), Gaussian(1.0), sampling=Poisson(0.5, unit="unit"), steps=1)
     with refused(InvalidInput, "nobody says whose examples"):
         make_private(network("dense", torch.float64), LOSS, (x, y), of_units)
     with refused(InvalidInput, "micro-batches of units"):
@@ -352,14 +354,14 @@ def test_units_and_mechanism_have_to_agree() -> None:
 def test_a_plan_counts_units() -> None:
     x, y, ids = population("dense", 7, torch.float64)
     found = plan(network("dense", torch.float64), (x, y), epsilon=3.0, delta=1e-3, batch=2, epochs=5, units=ids)
-    assert (found.rate, found.steps, found.sampling.of) == (2 / 7, 18, "unit")
+    assert (found.rate, found.steps, found.sampling.unit) == (2 / 7, 18, "unit")
     with refused(InvalidInput, "a batch of 8 is more than the 7 units"):
         plan(network("dense", torch.float64), (x, y), epsilon=3.0, delta=1e-3, batch=8, steps=1, units=ids)
 
 
 def check_audit(steps: int) -> None:
     """Where every batch shows who was in it: no reason to refute."""
-    mechanism = Mechanism(L2(dim=20), Gaussian(1.0), sampling=Poisson(0.1, of="unit"), steps=1)
+    mechanism = Mechanism(L2(dim=20), Gaussian(1.0), sampling=Poisson(0.1, unit="unit"), steps=1)
     _, plain = islice(attacks(mechanism, steps=steps, level=1e-4, seed=0), 2)
     assert plain.regime == "tiny noise"
     assert plain.reasons == ()
@@ -368,7 +370,7 @@ def check_audit(steps: int) -> None:
 def test_the_audit_s_canary_is_a_whole_unit() -> None:
     check_audit(100)
     pair = neighbours(
-        Mechanism(L2(dim=20), Gaussian(1.0), sampling=Poisson(0.1, of="unit"), steps=1), Generator(1), flip=True
+        Mechanism(L2(dim=20), Gaussian(1.0), sampling=Poisson(0.1, unit="unit"), steps=1), Generator(1), flip=True
     )
     assert len(pair.with_canary) == len(pair.without) + 30
     assert np.linalg.norm(pair.shift) == pytest.approx(1.0, rel=1e-6)

@@ -75,7 +75,7 @@ def test_the_check_is_where_the_model_is_wherever_the_data_lies(data: Any, goal:
     private = make_private(model, nn.CrossEntropyLoss(), data, mechanism)
     model.eval()
     private._gradients.recheck()  # on what it keeps of the data
-    assert private.left == 2
+    assert private.steps_remaining == 2
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], str, str]] = {

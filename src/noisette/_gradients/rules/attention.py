@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients.grad_forms import Part, Term, outer
+from noisette._gradients.grad_forms import GradForm, Slice, outer_product
 from noisette._gradients.rules.base import Rule, Use
 from noisette._gradients.rules.linear import summed
 
@@ -61,7 +61,7 @@ class MultiheadAttention(Rule):
         flat = made.transpose(1, 2).reshape(count, many, length, width)
         out = use.note(
             F.linear(flat, use["out_proj.weight"], use.get("out_proj.bias")),
-            out_proj__weight=lambda g: outer(flat, g),
+            out_proj__weight=lambda g: outer_product(flat, g),
             out_proj__bias=summed,
         )
         out = out.squeeze(1) if alone else out if layer.batch_first else out.transpose(1, 2)
@@ -75,17 +75,19 @@ class MultiheadAttention(Rule):
     ) -> tuple[Tensor, Tensor, Tensor]:
         weight, bias, width = use["in_proj_weight"], use.get("in_proj_bias"), layer.embed_dim
         if q.data_ptr() == k.data_ptr() == v.data_ptr() and q.shape == k.shape == v.shape:
-            made = use.note(F.linear(q, weight, bias), in_proj_weight=lambda g: outer(q, g), in_proj_bias=summed)
+            made = use.note(
+                F.linear(q, weight, bias), in_proj_weight=lambda g: outer_product(q, g), in_proj_bias=summed
+            )
             return made[..., :width], made[..., width : 2 * width], made[..., 2 * width :]
         found = []
         for i, part in enumerate((q, k, v)):
             rows = slice(i * width, (i + 1) * width)
 
-            def of_weight(g: Tensor, part: Tensor = part, at: int = i) -> Term:
-                return Part(outer(part, g), at * width**2, width**2)
+            def of_weight(g: Tensor, part: Tensor = part, at: int = i) -> GradForm:
+                return Slice(outer_product(part, g), at * width**2, width**2)
 
-            def of_bias(g: Tensor, at: int = i) -> Term:
-                return Part(summed(g), at * width, width)
+            def of_bias(g: Tensor, at: int = i) -> GradForm:
+                return Slice(summed(g), at * width, width)
 
             made = F.linear(part, weight[rows], None if bias is None else bias[rows])
             found.append(use.note(made, in_proj_weight=of_weight, in_proj_bias=of_bias))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from noisette._gradients.grad_forms import Term
+from noisette._gradients.grad_forms import GradForm
 
 __all__ = ["Rule", "Use", "find", "hooked", "rule_of"]
 
@@ -27,7 +27,7 @@ class Use(ABC):
         return found
 
     @abstractmethod
-    def note(self, out: Tensor, **terms: Callable[[Tensor], Term]) -> Tensor:
+    def note(self, out: Tensor, **terms: Callable[[Tensor], GradForm]) -> Tensor:
         """`out` (B, ...), and how the derivative g (B, ...) there makes the term of each parameter.
 
         Return what comes back instead of `out`. A dot in a name is two underscores.

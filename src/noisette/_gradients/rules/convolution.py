@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from noisette import _native
-from noisette._gradients.grad_forms import Native, Rows, Term, room, single
+from noisette._gradients.grad_forms import DenseRows, GradForm, KernelForm, aligned_empty, at_least_float32
 from noisette._gradients.rules.base import Rule, Use
-from noisette._native.cpu import fits
+from noisette._native.cpu import kernel_supports
 
 if TYPE_CHECKING:
     from noisette._native._extension import Layers
@@ -53,8 +53,8 @@ class Convolution(Rule):
         kind = Image if known else Patches
         noted = use.note(
             out,
-            weight=lambda g: kind(geometry, single(flat), single(g), many),
-            bias=lambda g: Rows(torch.unflatten(g.flatten(2).sum(dim=2), 0, (-1, many)).sum(dim=1)),
+            weight=lambda g: kind(geometry, at_least_float32(flat), at_least_float32(g), many),
+            bias=lambda g: DenseRows(torch.unflatten(g.flatten(2).sum(dim=2), 0, (-1, many)).sum(dim=1)),
         )
         return torch.unflatten(noted, 0, lead)
 
@@ -78,7 +78,7 @@ def _filtered(how: Geometry, x: Tensor, weight: Tensor) -> bool:
     plain = len(how.kernel) == 2 and set(how.dilation) == {1} and math.prod(how.kernel) > 1
     last = plain and weight.stride(1) == 1 and weight.shape[1] <= _FEW and weight.shape[0] in _FILTERS
     alone = not x.requires_grad and not torch.is_autocast_enabled("cpu")
-    return last and alone and how.groups == 1 and fits(x) and fits(weight)
+    return last and alone and how.groups == 1 and kernel_supports(x) and kernel_supports(weight)
 
 
 def _by_kernel(how: Geometry, x: Tensor, weight: Tensor, bias: Tensor | None, isa: str) -> Tensor:
@@ -95,7 +95,7 @@ def _by_kernel(how: Geometry, x: Tensor, weight: Tensor, bias: Tensor | None, is
     return out
 
 
-class Patches(Term):
+class Patches(GradForm):
     """Sums over places of outer products with patches: x (B * many, in, *space), g (B * many, out, *places).
 
     With channels last, a patch is runs of contiguous numbers, so that all patches are one strided view of the padded
@@ -125,14 +125,14 @@ class Patches(Term):
         ).reshape(count * how.groups, many * places.numel(), math.prod(how.kernel) * inner)
         ends = g.movedim(1, -1).reshape(count, many * places.numel(), how.groups, outer // how.groups)
         size = (outer // how.groups, patches.shape[2])
-        product = torch.unflatten(room(len(patches), math.prod(size), x.dtype, x.device), 1, size)
+        product = torch.unflatten(aligned_empty(len(patches), math.prod(size), x.dtype, x.device), 1, size)
         torch.bmm(ends.permute(0, 2, 3, 1).flatten(0, 1), patches, out=product)
         last_inner = torch.unflatten(torch.unflatten(product, 2, (*how.kernel, inner)), 0, (count, how.groups))
         out.view(count, how.groups, size[0], inner, *how.kernel).copy_(last_inner.movedim(-1, 3))
         return out
 
 
-class Image(Patches, Native):
+class Image(Patches, KernelForm):
     """Patches that the kernel makes by itself: two dimensions, one group, every tap."""
 
     def enter(self, layers: Layers, at: int, some: slice) -> None:

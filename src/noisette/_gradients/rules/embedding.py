@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients.lookup import Lookup
+from noisette._gradients.lookup import EmbeddingRows
 from noisette._gradients.rules.base import Rule, Use
 
 __all__ = ["Embedding"]
@@ -23,4 +23,4 @@ class Embedding(Rule):
     def run(self, layer: nn.Embedding, use: Use, index: Tensor) -> Tensor:
         """All vectors at once."""
         out = F.embedding(index, use["weight"])
-        return use.note(out, weight=lambda g: Lookup(index, g, layer.num_embeddings, layer.padding_idx))
+        return use.note(out, weight=lambda g: EmbeddingRows(index, g, layer.num_embeddings, layer.padding_idx))

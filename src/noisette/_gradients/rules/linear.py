@@ -6,15 +6,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from noisette._gradients.grad_forms import Rows, outer
+from noisette._gradients.grad_forms import DenseRows, outer_product
 from noisette._gradients.rules.base import Rule, Use
 
 __all__ = ["Linear", "Transposed", "summed"]
 
 
-def summed(g: Tensor) -> Rows:
+def summed(g: Tensor) -> DenseRows:
     """The gradient of a bias: g (B, ..., out) summed over positions."""
-    return Rows(g if g.ndim == 2 else g.flatten(1, -2).sum(dim=1))
+    return DenseRows(g if g.ndim == 2 else g.flatten(1, -2).sum(dim=1))
 
 
 class Linear(Rule):
@@ -25,7 +25,7 @@ class Linear(Rule):
     def run(self, layer: nn.Linear, use: Use, x: Tensor) -> Tensor:  # noqa: ARG002
         """One product for all examples."""
         out = F.linear(x, use["weight"], use.get("bias"))
-        return use.note(out, weight=lambda g: outer(x, g), bias=summed)
+        return use.note(out, weight=lambda g: outer_product(x, g), bias=summed)
 
 
 class Transposed(Rule):
@@ -36,4 +36,4 @@ class Transposed(Rule):
     def run(self, layer: nn.Module, use: Use, x: Tensor) -> Tensor:  # noqa: ARG002
         """One product for all examples."""
         out = F.linear(x, use["weight"].T, use.get("bias"))
-        return use.note(out, weight=lambda g: outer(g, x), bias=summed)
+        return use.note(out, weight=lambda g: outer_product(g, x), bias=summed)

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients.grad_forms import Term, outer, single
+from noisette._gradients.grad_forms import GradForm, at_least_float32, outer_product
 from noisette._gradients.rules.base import Rule, Use, hooked, rule_of
 from noisette._gradients.rules.linear import Linear, Transposed, summed
-from noisette._gradients.state_guard import Unfit
+from noisette._gradients.state_guard import StrategyNotApplicable
 
 __all__ = ["LoRA"]
 
@@ -36,7 +36,7 @@ class LoRA(Rule):
         """Both products at once, or one after the other."""
         name = _adapter(layer)
         if name is None:
-            raise Unfit("the adapters in use are others than at the start")
+            raise StrategyNotApplicable("the adapters in use are others than at the start")
         weight, bias, scale = use["base_layer.weight"], use.get("base_layer.bias"), layer.scaling[name]
         turned = _is(layer.base_layer, Transposed)
         weight = weight.T if turned else weight
@@ -48,12 +48,12 @@ class LoRA(Rule):
         else:
             out = torch.add(F.linear(x, weight, bias), F.linear(F.linear(x, low), high), alpha=scale)
 
-        def of_weight(g: Tensor) -> Term:
-            return outer(g, x) if turned else outer(x, g)
+        def of_weight(g: Tensor) -> GradForm:
+            return outer_product(g, x) if turned else outer_product(x, g)
 
         terms = {
-            f"lora_A__{name}__weight": lambda g: outer(x, scale * (single(g) @ high)),
-            f"lora_B__{name}__weight": lambda g: outer(scale * (single(x) @ low.T), g),
+            f"lora_A__{name}__weight": lambda g: outer_product(x, scale * (at_least_float32(g) @ high)),
+            f"lora_B__{name}__weight": lambda g: outer_product(scale * (at_least_float32(x) @ low.T), g),
         }
         return use.note(out, base_layer__weight=of_weight, base_layer__bias=summed, **terms)
 

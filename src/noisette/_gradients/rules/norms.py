@@ -6,15 +6,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients.grad_forms import Rows
+from noisette._gradients.grad_forms import DenseRows
 from noisette._gradients.rules.base import Rule, Use
 
 __all__ = ["GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
-def _over_last(values: Tensor, count: int) -> Rows:
+def _over_last(values: Tensor, count: int) -> DenseRows:
     """The sum of (B, ..., *shape) over all that is left of the last `count` dimensions."""
-    return Rows(values if values.ndim == count + 1 else values.flatten(1, -count - 1).sum(dim=1))
+    return DenseRows(values if values.ndim == count + 1 else values.flatten(1, -count - 1).sum(dim=1))
 
 
 class LayerNorm(Rule):
@@ -47,9 +47,9 @@ class RMSNorm(Rule):
         return use.note(out, weight=lambda g: _over_last(g * F.rms_norm(x, shape, None, layer.eps), len(shape)))
 
 
-def _over_space(values: Tensor, examples: int) -> Rows:
+def _over_space(values: Tensor, examples: int) -> DenseRows:
     """The sum of (B * N, C, *space) over all but examples and channels."""
-    return Rows(values.reshape(examples, -1, values.shape[1], values[0, 0].numel()).sum(dim=(1, 3)))
+    return DenseRows(values.reshape(examples, -1, values.shape[1], values[0, 0].numel()).sum(dim=(1, 3)))
 
 
 class GroupNorm(Rule):

@@ -10,10 +10,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from noisette._gradients.grad_forms import Term, outer
+from noisette._gradients.grad_forms import GradForm, outer_product
 from noisette._gradients.rules.base import Rule, Use
 from noisette._gradients.rules.linear import summed
-from noisette._gradients.state_guard import Unfit
+from noisette._gradients.state_guard import StrategyNotApplicable
 
 __all__ = ["Recurrent"]
 
@@ -36,7 +36,7 @@ class Recurrent(Rule):
     def run(self, layer: nn.RNNBase, use: Use, x: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """Every layer and direction in turn."""
         if isinstance(x, PackedSequence):
-            raise Unfit("a packed sequence mixes the examples")
+            raise StrategyNotApplicable("a packed sequence mixes the examples")
         alone, both = x.ndim == 3, 2 if layer.bidirectional else 1
         x = x.unsqueeze(1) if alone else x if layer.batch_first else x.transpose(1, 2)
         count, many = x.shape[:2]
@@ -83,18 +83,18 @@ class Recurrent(Rule):
             own_bias = use[f"bias_hh_{name}"]
         before: list[Tensor] = []
 
-        def of_input(g: Tensor) -> Term:
-            return outer(x.reshape(count, -1, x.shape[2]), g.reshape(count, -1, g.shape[2]))
+        def of_input(g: Tensor) -> GradForm:
+            return outer_product(x.reshape(count, -1, x.shape[2]), g.reshape(count, -1, g.shape[2]))
 
-        def of_state(g: Tensor) -> Term:
+        def of_state(g: Tensor) -> GradForm:
             seen = torch.stack(before, dim=1)
-            return outer(seen.reshape(count, -1, seen.shape[2]), g.reshape(count, -1, g.shape[2]))
+            return outer_product(seen.reshape(count, -1, seen.shape[2]), g.reshape(count, -1, g.shape[2]))
 
-        def of_bias(g: Tensor) -> Term:
+        def of_bias(g: Tensor) -> GradForm:
             return summed(g.reshape(count, -1, g.shape[2]))
 
-        inputs: dict[str, Callable[[Tensor], Term]] = {f"weight_ih_{name}": of_input}
-        states: dict[str, Callable[[Tensor], Term]] = {f"weight_hh_{name}": of_state}
+        inputs: dict[str, Callable[[Tensor], GradForm]] = {f"weight_ih_{name}": of_input}
+        states: dict[str, Callable[[Tensor], GradForm]] = {f"weight_hh_{name}": of_state}
         if layer.bias:
             inputs[f"bias_ih_{name}"] = states[f"bias_hh_{name}"] = of_bias
         if layer.mode == "GRU":  # its reset gate comes between

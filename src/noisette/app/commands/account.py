@@ -26,9 +26,9 @@ from noisette.app.commands.output import JsonFlag, emit, log, show, table, tell_
 from noisette.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from noisette.accounting.best_of import Spending
+    from noisette.accounting.best_of import Expenditure
     from noisette.accounting.compare import Row
-    from noisette.accounting.num_trials import Trials
+    from noisette.accounting.num_trials import NumTrials
     from noisette.mechanism import Guarantee
 
 __all__ = ["account_command", "calibrate_command", "compare_command"]
@@ -53,27 +53,27 @@ def account_command(
 ) -> None:
     """The epsilon of a mechanism, of choosing the best of several runs of it, or of all that a ledger has spent."""
     from noisette.accounting import guarantee, read_ledger, tradeoff
-    from noisette.accounting.best_of import Search
+    from noisette.accounting.best_of import BestOf
 
     several = trials_given(trials, law)
-    mechanisms: Spending
+    mechanisms: Expenditure
     if ledger is not None and several is not None:
         raise InvalidInput("a ledger says itself what was searched.", hint="leave --trials out, or --ledger")
     if ledger is not None:
         if most is not None:
-            raise InvalidInput("a ledger knows where batches were cut.", hint="leave --most out")
+            raise InvalidInput("a ledger knows where batches were cut.", hint="leave --max-batch out")
         record = read_ledger(ledger)
         tell_cut(record, ledger)
-        mechanisms, stamps = record.mechanisms(), record.stamps
+        mechanisms, flags = record.mechanisms(), record.flags
     elif encoder and noise and rate and steps:  # a mechanism of no steps promises nothing
         one = mechanism(encoder, noise, rate, steps, most=most, examples=examples)
-        mechanisms, stamps = (one if several is None else Search((one,), several),), ()
+        mechanisms, flags = (one if several is None else BestOf((one,), several),), ()
     else:
         raise InvalidInput(
             "no whole mechanism was given.", hint="give --encoder, --noise, --rate and --steps, or --ledger"
         )
     with log.status("accounting"):
-        result = guarantee(mechanisms, delta, accountant, examples=examples).stamped(*stamps)
+        result = guarantee(mechanisms, delta, accountant, examples=examples).with_flags(*flags)
     if plot is not None:
         from noisette.app.reports.tradeoff import draw_tradeoff
 
@@ -98,7 +98,7 @@ def calibrate_command(
 ) -> None:
     """The noise scale (or the steps, or the rate) that just keeps a budget."""
     from noisette.accounting import calibrate, guarantee
-    from noisette.accounting.best_of import Search
+    from noisette.accounting.best_of import BestOf
 
     several = trials_given(trials, law)
     with log.status("calibrating"):
@@ -111,7 +111,7 @@ def calibrate_command(
             examples=examples,
             trials=several,
         )
-        spent = found if several is None else Search((found,), several)
+        spent = found if several is None else BestOf((found,), several)
         result = guarantee(spent, delta, accountant)
     _tell(as_json, result, (spent,), several, {"scale": found.noise.scale})
 
@@ -131,7 +131,7 @@ def compare_command(
     from noisette.accounting.compare import DEFAULT_NOISES, compare, verdict
     from noisette.encoders import Ranked
     from noisette.encoders.profiles import Profiles
-    from noisette.mechanism import Mechanism, in_order
+    from noisette.mechanism import Mechanism, normalize_flags
     from noisette.noise import Gaussian, Noise
 
     laws = [parse(text, Noise) for text in noises] if noises else list(DEFAULT_NOISES)
@@ -144,7 +144,11 @@ def compare_command(
         from noisette.app.reports.comparison import draw_comparison
 
         draw_comparison(rows, f"epsilon {epsilon:g}, coordinates: {dim:,}, releases: {steps:,}", plot)
-    claim = {"epsilon": epsilon, "delta": delta, "stamps": list(in_order(name for row in rows for name in row.stamps))}
+    claim = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "flags": list(normalize_flags(name for row in rows for name in row.flags)),
+    }
     value = {"rows": [row.to_dict() for row in rows], "winner": winner.noise, "verdict": words, **claim}
     emit(as_json, value, lambda: _show_rows(rows, words))
 
@@ -152,41 +156,44 @@ def compare_command(
 def _tell(
     as_json: bool,
     result: Guarantee,
-    mechanisms: Spending,
-    trials: Trials | None,
+    mechanisms: Expenditure,
+    trials: NumTrials | None,
     more: dict[str, Any] | None = None,
 ) -> None:
     """A guarantee; of a search with the epsilon that one of its runs would have, were it the only one."""
     from noisette._guarantee import rounded_up
     from noisette.accounting import guarantee
-    from noisette.accounting.best_of import pieces_of
+    from noisette.accounting.best_of import component_mechanisms
 
     value = _guarantee_json(result, mechanisms) | (more or {})
     if trials is not None:
-        value["epsilon_of_one"] = guarantee(pieces_of(mechanisms), result.delta, result.accountant).epsilon
+        value["single_run_epsilon"] = guarantee(
+            component_mechanisms(mechanisms), result.delta, result.accountant
+        ).epsilon
         value |= {"trials": trials.mean, "law": trials.name}
 
     def human() -> None:
         _show_guarantee(result, mechanisms)
         if trials is not None:
             show.print(
-                f"for the best of {trials.mean:g} runs on average; one run alone: {rounded_up(value['epsilon_of_one'])}"
+                f"for the best of {trials.mean:g} runs on average; one run alone: "
+                f"{rounded_up(value['single_run_epsilon'])}"
             )
 
     emit(as_json, value, human)
 
 
-def _guarantee_json(result: Guarantee, mechanisms: Spending) -> dict[str, Any]:
+def _guarantee_json(result: Guarantee, mechanisms: Expenditure) -> dict[str, Any]:
     texts = [repr(one) for one in mechanisms]
     told = result.to_dict()
     digest = told.pop("mechanism_hash")
     return {**told, "mechanism": texts[0] if len(texts) == 1 else texts, "hash": digest}
 
 
-def _show_guarantee(result: Guarantee, mechanisms: Spending) -> None:
+def _show_guarantee(result: Guarantee, mechanisms: Expenditure) -> None:
     show.print(str(result), style="bold")
     show.print(f"{result.kind} by {result.accountant} ({result.basis}); {result.adjacency}")
-    show.print(result.floats)
+    show.print(result.arithmetic_summary)
     for one in mechanisms:
         show.print(repr(one))
     show.print(f"hash {result.mechanism_hash}")
@@ -198,7 +205,7 @@ def _show_rows(rows: list[Row], words: str) -> None:
 
     cells = [
         [
-            f"{row.law} ({', '.join(row.stamps)})" if row.stamps else row.law,
+            f"{row.law} ({', '.join(row.flags)})" if row.flags else row.law,
             cell(row.scale),
             cell(row.std),
             cell(row.l1) + ("*" if row.median else ""),
@@ -209,6 +216,6 @@ def _show_rows(rows: list[Row], words: str) -> None:
     show.print(table(["noise", "scale", "std = L2 error", "L1 error", "effective sigma"], cells))
     if any(row.median for row in rows):
         show.print("* median absolute error: the mean is infinite")
-    if any("estimate" in row.stamps for row in rows):
+    if any("estimate" in row.flags for row in rows):
         show.print("(estimate): the common epsilon is an estimate for it, not a bound")
     show.print(words)

@@ -107,12 +107,12 @@ def _show(found: Audit, plot: Path | None, verbose: bool) -> None:
 
 def _show_one_run(found: OneRun) -> None:
     from noisette._guarantee import rounded_up
-    from noisette.mechanism import STAMPS
+    from noisette.mechanism import FLAGS
 
     _show_verdict(found.verdict, found.refuted)
-    for size, right in zip(found.guesses, found.right, strict=True):
+    for size, right in zip(found.guesses, found.num_correct, strict=True):
         show.print(f"{right} of {size} guesses about {found.canaries} canaries are right")
-    said = f" ({'; '.join(STAMPS[name] for name in found.stamps)})" if found.stamps else ""
+    said = f" ({'; '.join(FLAGS[name] for name in found.flags)})" if found.flags else ""
     show.print(f"claimed: epsilon at most {rounded_up(found.claimed)} at delta = {found.delta:g}{said}")
     show.print(f"shown with confidence {found.confidence:g}: epsilon at least {found.lower:.4g}")
     show.print(f"the same for a Gaussian trade-off: at least {found.lower_gaussian:.4g}")
@@ -132,7 +132,7 @@ def _one_run(
     """
     import torch
 
-    from noisette.app.runs import Assembly, Seen
+    from noisette.app.runs import ModelInputs, RunBuilder
     from noisette.audit import one_run
     from noisette.random import Generator
     from noisette.training import answers
@@ -143,7 +143,7 @@ def _one_run(
             hint="audit its step: noisette audit --units with --encoder, --noise and --rate",
         )
     with log.status("loading data and planning the noise") as status:
-        made = Assembly(recipe, Seen.of(recipe, root, progress=features_on(status)).data)
+        made = RunBuilder(recipe, ModelInputs.of(recipe, root, progress=features_on(status)).data)
         inputs, targets = made.train
         if not 10 <= count <= len(inputs) // 2:
             raise InvalidInput(
@@ -155,7 +155,7 @@ def _one_run(
     tell_all_taken(recipe.batch, examples)
     draw = Generator(seed, purpose="canaries")
     chosen = torch.from_numpy(draw.uniforms(len(inputs)).argsort())
-    wrong = made.task.wrong(targets[chosen[:count]], torch.from_numpy(draw.uniforms(count)))
+    wrong = made.task.wrong_targets(targets[chosen[:count]], torch.from_numpy(draw.uniforms(count)))
     planted = inputs[chosen[:count]], wrong
     rest = inputs[chosen[count:]], targets[chosen[count:]]
 

@@ -23,7 +23,7 @@ _GOAL = "Import path of a loss or objective; without it, the outputs of the mode
 def check_command(
     model: Annotated[str, typer.Argument(help=_MODEL)],
     data: Annotated[str, typer.Option("--data", help=_DATA)] = "",
-    goal: Annotated[str, typer.Option("--goal", help=_GOAL)] = "",
+    goal: Annotated[str, typer.Option("--loss", help=_GOAL)] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """What would be refused or slow about a model, layer by layer, with the fix; status 1 if anything is refused."""

@@ -11,7 +11,7 @@ from noisette.errors import InvalidInput
 from noisette.sampling import EXAMPLE, UNIT, Poisson
 
 if TYPE_CHECKING:
-    from noisette.accounting.num_trials import Trials
+    from noisette.accounting.num_trials import NumTrials
     from noisette.mechanism import Mechanism
 
 __all__ = [
@@ -46,7 +46,8 @@ TrialsOption = Annotated[
     int | None, typer.Option("--trials", help="Runs that a search makes on average: the price of choosing the best.")
 ]
 LawOption = Annotated[
-    str, typer.Option("--law", help="How the number of runs is drawn: logarithmic, geometric or poisson.")
+    str,
+    typer.Option("--trial-distribution", help="How the number of runs is drawn: logarithmic, geometric or poisson."),
 ]
 UnitOption = Annotated[
     str | None, typer.Option("--unit", help="Column of a table that says whose row it is: protects people, not rows.")
@@ -62,16 +63,18 @@ def range_given(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else tuple(map(parse_number, text.split(",")))
 
 
-def trials_given(trials: int | None, law: str) -> Trials | None:
+def trials_given(trials: int | None, law: str) -> NumTrials | None:
     """The law that the options describe; None without a search."""
-    from noisette.accounting.num_trials import trials_of
+    from noisette.accounting.num_trials import num_trials_from_name
 
-    return None if trials is None else trials_of(law, trials)
+    return None if trials is None else num_trials_from_name(law, trials)
 
 
 MostOption = Annotated[
     int | None,
-    typer.Option("--most", min=1, help="Batches are cut at this many; needs --examples, and is paid for in epsilon."),
+    typer.Option(
+        "--max-batch", min=1, help="Batches are cut at this many; needs --examples, and is paid for in epsilon."
+    ),
 ]
 
 
@@ -92,8 +95,8 @@ def mechanism(
 
     if most is not None and examples is None:
         raise InvalidInput(
-            "how often a batch is cut depends on how many examples there are.", hint="give --examples with --most"
+            "how often a batch is cut depends on how many examples there are.", hint="give --examples with --max-batch"
         )
     there = examples if most is not None else None
-    sampling = Poisson(parse_number(rate), most=most, units=there, of=UNIT if units else EXAMPLE)
+    sampling = Poisson(parse_number(rate), max_batch=most, population=there, unit=UNIT if units else EXAMPLE)
     return Mechanism(parse(encoder, Encoder), parse(noise, Noise), steps=steps, sampling=sampling)

@@ -73,8 +73,8 @@ def fail(error: NoisetteError) -> int:
 
 def tell_cut(record: Record, path: Path) -> None:
     """Say on stderr that lines of the ledger at `path` were cut short, and what they were counted as."""
-    if record.cut is not None:
-        counted = f"it counts as {record.cut} steps, the most it can have paid"
+    if record.torn_steps is not None:
+        counted = f"it counts as {record.torn_steps} steps, the most it can have paid"
         log.print(f"a line of the ledger {path} was cut short: {counted}")
 
 
@@ -87,9 +87,9 @@ def tell_all_taken(batch: int, examples: int, of: str = "example") -> None:
 
 def tell_unbounded(data: str) -> None:
     """Say on stderr that a table has no bounds, whatever its numbers are: these are private, and have no say in it."""
-    from noisette.app.datasets import unbounded
+    from noisette.app.datasets import file_without_bounds
 
-    if (file := unbounded(data)) is not None:
+    if (file := file_without_bounds(data)) is not None:
         told = f"the table has no bounds, as there is no {file}"
         log.print(f"{told}: its numbers are taken as they are, so columns should be of similar size")
 

@@ -57,8 +57,8 @@ def _tested(data: str, root: Path | None, recipe: Recipe, settings: Settings) ->
     """The data set, which must have a test part: training examples are private, and so is what is said of them."""
     from noisette.app import datasets
 
-    trained = settings.people, datasets.people(recipe.data)
-    if datasets.people(data) in trained and not datasets.within(data, recipe.data):
+    trained = settings.people, datasets.population(recipe.data)
+    if datasets.population(data) in trained and not datasets.within(data, recipe.data):
         raise InvalidInput(
             f"the test part of {data} may hold examples that the run was trained on, which are private.",
             hint=f"give no larger test part than that of {recipe.data}, or data of other people",

@@ -65,7 +65,7 @@ def _one(folder: Path, page: Path, yaml: Path | None, markdown: Path | None, as_
         **{kind: str(wanted[kind]) for kind in texts},
         "epsilon": run.promise.epsilon,
         "delta": run.promise.delta,
-        "stamps": list(run.promise.stamps),
+        "flags": list(run.promise.flags),
     }
 
     def human() -> None:
@@ -95,8 +95,8 @@ def _all(root: Path, page: Path, as_json: bool) -> None:
                 "run": str(run.folder),
                 "epsilon": run.promise.epsilon,
                 "delta": run.promise.delta,
-                "stamps": list(run.promise.stamps),
-                **run.points[-1].told,
+                "flags": list(run.promise.flags),
+                **run.points[-1].as_json,
             }
             for run in index.runs
         ],

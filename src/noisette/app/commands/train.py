@@ -118,9 +118,9 @@ def resume_command(
     from noisette.app.runs import reopen
 
     if (run / "search.json").exists():
-        from noisette.app.tuning import go_on
+        from noisette.app.tuning import resume_search
 
-        search_on(run, lambda: go_on(run, jobs=jobs, ray=ray), as_json)
+        search_on(run, lambda: resume_search(run, jobs=jobs, ray=ray), as_json)
         return
     loggers = loggers_of(logger)
     with _one_voice():
@@ -150,19 +150,19 @@ def show_command(
         if not (run / "guarantee.json").exists():
             raise _no_result(run)
     promise, points = _io.record(run / "guarantee.json"), metrics.read(run)
-    stamps = [entry for key, entry in promise.items() if key.endswith("stamps")]
-    named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in stamps)
+    flags = [entry for key, entry in promise.items() if key.endswith("flags")]
+    named = all(isinstance(entry, list) and all(isinstance(name, str) for name in entry) for entry in flags)
     if not {"epsilon", "delta", "kind"} <= promise.keys() or not named:
         raise InvalidInput(f"{run / 'guarantee.json'} is not a guarantee.", hint="restore it from a backup")
     if settings is not None and settings.search is None:
         promise |= _paid_since(run, promise, settings.shared)
     last = points[-1] if points else None
-    told = last.told if last else {"accuracy": None}
+    told = last.as_json if last else {"accuracy": None}
     value = promise | {"run": str(run), **told, "updates": last.updates if last else None}
 
     def human() -> None:
         for key, entry in value.items():
-            text = (", ".join(entry) or "none") if key.endswith("stamps") else entry
+            text = (", ".join(entry) or "none") if key.endswith("flags") else entry
             if isinstance(entry, dict):
                 text = ", ".join(f"{name} {part}" for name, part in entry.items())
             show.print(Text.assemble((key, "bold"), f" {text}"))
@@ -192,10 +192,10 @@ def _paid_since(run: Path, promise: dict[str, Any], shared: str | None) -> dict[
     tell_cut(record, path)
     go_on = f"if no process is at it any more, go on with noisette resume {quote(str(run))}"
     log.print(f"the run is not finished, and its ledger has paid for {paid} steps: {go_on}")
-    told = record.guarantee(promise["delta"]).stamped(*promise.get("stamps", ())).to_dict() | {"paid": paid}
+    told = record.guarantee(promise["delta"]).with_flags(*promise.get("flags", ())).to_dict() | {"paid": paid}
     if shared is not None and Path(shared).exists():
         all_runs = _unlocked(Path(shared)).guarantee(promise["delta"])
-        told |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
+        told |= {"ledger_epsilon": all_runs.epsilon, "ledger_flags": list(all_runs.flags)}
     return told
 
 
@@ -225,10 +225,10 @@ def _no_result(run: Path) -> InvalidInput:
 @contextmanager
 def _one_voice() -> Iterator[None]:
     """Inside, the processes that torchrun started are one run, of which process 0 speaks; errors are told by each."""
-    from noisette.training import join
+    from noisette.training import process_group
 
-    with join() as processes:
-        show.quiet = log.quiet = not processes.first
+    with process_group() as processes:
+        show.quiet = log.quiet = not processes.is_main
         try:
             yield
         finally:
@@ -238,20 +238,20 @@ def _one_voice() -> Iterator[None]:
 def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json: bool) -> None:
     """Train to the end with a progress bar. Ctrl-C, SIGTERM and a lost process leave a run that can be resumed."""
     began, last = time.monotonic(), None
-    if lost := opened.private.paid - opened.private.updates:
+    if lost := opened.private.steps_paid - opened.private.num_updates:
         log.print(f"{lost} steps were paid after the last checkpoint: they stay paid, and their updates are lost")
-    tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.of)
+    tell_all_taken(opened.recipe.batch, opened.examples, opened.mechanism.sampling.unit)
     tell_unbounded(opened.recipe.data)
-    for book in opened.cut:
+    for book in opened.torn_ledgers:
         tell_cut(book, book.path)
-    open_loggers = [made(opened.folder) for made in loggers] if opened.processes.first else []
+    open_loggers = [made(opened.folder) for made in loggers] if opened.processes.is_main else []
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
     try:
         with Progress(*columns, TimeRemainingColumn(), console=log, transient=as_json) as bar:
-            task = bar.add_task("training", total=opened.private.total, completed=opened.private.updates, note="")
+            task = bar.add_task("training", total=opened.private.total, completed=opened.private.num_updates, note="")
             for point in opened.points():
-                bar.update(task, completed=opened.private.updates)
+                bar.update(task, completed=opened.private.num_updates)
                 if point is not None:
                     last = point
                     bar.update(task, note=_note(point))
@@ -269,7 +269,7 @@ def _work(opened: OpenRun, loggers: Sequence[Callable[[Path], Logger]], as_json:
         opened.close()
         for logger in open_loggers:
             logger.close()
-    if opened.processes.first:
+    if opened.processes.is_main:
         _finish(opened, last, time.monotonic() - began, as_json)
 
 
@@ -279,11 +279,11 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
             "all steps of this run are spent already.", hint=f"see noisette show {quote(str(opened.folder))}"
         )
     picture = plotted(opened.folder)
-    promise = opened.promise
+    promise = opened.guarantee
     value = {
         "run": str(opened.folder),
         **promise.to_dict(),
-        **last.told,
+        **last.as_json,
         "steps": last.updates,
         "seconds": round(seconds, 2),
         "hash": opened.mechanism.hash,
@@ -293,7 +293,7 @@ def _finish(opened: OpenRun, last: Point | None, seconds: float, as_json: bool) 
         if (found := last.measured) is not None:
             show.print(f"test {found.name} {found.text} after {last.updates} steps")
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
-        show.print(promise.floats)
+        show.print(promise.arithmetic_summary)
         if picture is None:
             show.print(f"{opened.folder} holds the model and its ledger")
         else:

@@ -16,7 +16,7 @@ from noisette.app.commands.output import JsonFlag, emit, features_on, log, plott
 from noisette.errors import InvalidInput, ProcessLost
 
 if TYPE_CHECKING:
-    from noisette.app.tuning import Tuned
+    from noisette.app.tuning import TuneResult
 
 __all__ = ["JobsOption", "RayOption", "search_on", "tune_command"]
 
@@ -31,7 +31,7 @@ def tune_command(
     epsilon: Annotated[float, typer.Option(help="The budget of the whole search.")],
     trials: Annotated[int, typer.Option(help="Runs that are made on average.")],
     tries: Annotated[
-        list[str], typer.Option("--try", help="NAME=VALUE,VALUE,... or NAME=LOW..HIGH; may be repeated for a grid.")
+        list[str], typer.Option("--grid", help="NAME=VALUE,VALUE,... or NAME=LOW..HIGH; may be repeated for a grid.")
     ],
     law: LawOption = "logarithmic",
     score: Annotated[str, typer.Option(help="validation: a private part that is held out; or public.")] = "validation",
@@ -53,9 +53,9 @@ def tune_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Choose settings by training several private models, and pay for all of it."""
-    from noisette.accounting.num_trials import trials_of
+    from noisette.accounting.num_trials import num_trials_from_name
     from noisette.app.recipes import Recipe
-    from noisette.app.tuning import begin, go_on
+    from noisette.app.tuning import resume_search, start_search
     from noisette.app.tuning.executors import check_workers
     from noisette.app.tuning.search_space import read_option
 
@@ -67,21 +67,21 @@ def tune_command(
     check_workers(jobs, ray)
     grid = dict(map(read_option, tries))
     if len(grid) < len(tries):
-        raise InvalidInput("a setting is tried twice.", hint="give all its values in one --try")
-    several = trials_of(law, trials)
+        raise InvalidInput("a setting is tried twice.", hint="give all its values in one --grid")
+    several = num_trials_from_name(law, trials)
     chosen = Recipe.load(recipe).changed(
         data=data, unit=unit, per_unit=per_unit, target_bounds=range_given(target_bounds)
     )
 
     with log.status("loading data and planning the noise") as status:
-        folder = begin(
+        folder = start_search(
             runs, chosen, grid, epsilon=epsilon, trials=several, delta=delta, held_out=held_out, public=public,
             data_root=data_root, device=device, shared=ledger, people=people, seed=seed, progress=features_on(status),
         )  # fmt: skip
-    search_on(folder, lambda: go_on(folder, jobs=jobs, ray=ray, seed=seed), as_json)
+    search_on(folder, lambda: resume_search(folder, jobs=jobs, ray=ray, seed=seed), as_json)
 
 
-def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
+def search_on(folder: Path, work: Callable[[], TuneResult], as_json: bool) -> None:
     """Make the runs of the search in `folder`. Ctrl-C and SIGTERM leave a search that can be resumed."""
     ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -98,11 +98,11 @@ def search_on(folder: Path, work: Callable[[], Tuned], as_json: bool) -> None:
     _finish(folder, found, as_json)
 
 
-def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
+def _finish(folder: Path, found: TuneResult, as_json: bool) -> None:
     from noisette._guarantee import rounded_up
     from noisette.app.runs import metrics
 
-    promise, last = found.promise, None
+    promise, last = found.guarantee, None
     if found.winner is not None:
         told = metrics.read(found.winner)
         last = told[-1] if told else None
@@ -110,15 +110,15 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
     value: dict[str, Any] = {
         "winner": None if found.winner is None else str(found.winner),
         "epsilon": promise.epsilon,
-        "epsilon_of_one": found.epsilon_of_one,
+        "single_run_epsilon": found.single_run_epsilon,
         "delta": promise.delta,
         "kind": promise.kind,
-        "stamps": list(promise.stamps),
+        "flags": list(promise.flags),
         "trials": found.trials.mean,
         "law": found.trials.name,
         "settings": found.settings,
         "score": found.score,
-        **(last.told if last else {"accuracy": None}),
+        **(last.as_json if last else {"accuracy": None}),
         "search": str(folder),
         "hash": promise.mechanism_hash,
     }
@@ -135,7 +135,7 @@ def _finish(folder: Path, found: Tuned, as_json: bool) -> None:
         show.print(Text.assemble((f"guarantee: {promise}", "bold"), f" ({promise.kind}, {promise.adjacency})"))
         show.print(
             f"this is the price of the whole search, {found.trials.mean:g} runs on average ({found.trials.name}); "
-            f"one run alone: {rounded_up(found.epsilon_of_one)}"
+            f"one run alone: {rounded_up(found.single_run_epsilon)}"
         )
         if found.winner is not None:
             show.print(f"{found.winner} holds the model and its ledger")

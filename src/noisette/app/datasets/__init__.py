@@ -2,6 +2,6 @@
 
 from noisette.app.datasets.base import Dataset
 from noisette.app.datasets.download import fetch
-from noisette.app.datasets.registry import load, people, settled, unbounded, within
+from noisette.app.datasets.registry import file_without_bounds, load, population, public_bounds_of, within
 
-__all__ = ["Dataset", "fetch", "load", "people", "settled", "unbounded", "within"]
+__all__ = ["Dataset", "fetch", "file_without_bounds", "load", "population", "public_bounds_of", "within"]

@@ -18,7 +18,7 @@ from noisette._regular import opened
 from noisette._spec import line as one_line
 from noisette._spec import real
 from noisette.errors import InvalidInput
-from noisette.training._units import missing
+from noisette.training._units import is_missing_id
 
 __all__ = ["Table", "read"]
 
@@ -81,7 +81,7 @@ def _parse(lines: Any, file: str, target: str, fraction: float, unit: str, numbe
             )
         if whose is not None:
             units.append(row[whose].strip())
-            if missing(units[-1]):
+            if is_missing_id(units[-1]):
                 raise InvalidInput(
                     f"column {unit!r} of {file} does not say whose row line {lines.line_num} is.",
                     hint="fill it in, with a name of its own where nobody knows better, or drop the row",
@@ -156,7 +156,7 @@ def _number(cell: str, column: str, file: str, line: int) -> float:
         encode = "drop the column, or turn it into numbers (one column of 0 and 1 for each value)"
         raise InvalidInput(
             f"column {column} of {file} holds no number on line {line}.",
-            hint=_FILL_IN if missing(cell) or cell.strip().lower() in _ABSENT else encode,
+            hint=_FILL_IN if is_missing_id(cell) or cell.strip().lower() in _ABSENT else encode,
         ) from None
     if not abs(value) <= _LARGEST:  # also true for NaN
         raise InvalidInput(f"column {column} of {file} holds no finite number on line {line}.", hint=_FILL_IN)

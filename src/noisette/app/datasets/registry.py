@@ -10,7 +10,7 @@ from noisette.app.datasets.base import Dataset
 from noisette.app.datasets.sources import Source, sources
 from noisette.errors import InvalidInput
 
-__all__ = ["load", "people", "settled", "unbounded", "within"]
+__all__ = ["file_without_bounds", "load", "population", "public_bounds_of", "within"]
 
 
 def load(
@@ -40,34 +40,34 @@ def load(
     return source.load(rest, data_root(root))
 
 
-def people(name: str) -> str:
+def population(name: str) -> str:
     """A name for the people in the data set called `name`: whatever column is asked for, a file has the same people.
 
     It is the default for the owner of a ledger, who may know better: the same people may be in two files.
 
-    >>> people("csv:cells.csv:malignant:0.2") == people("csv:./cells.csv:radius")
+    >>> population("csv:cells.csv:malignant:0.2") == population("csv:./cells.csv:radius")
     True
-    >>> people("digits")
+    >>> population("digits")
     'digits'
     """
     source, rest = _find(name)
     return name if source is None else source.people(rest)
 
 
-def settled(name: str) -> str:
+def public_bounds_of(name: str) -> str:
     """The data set called `name`, by a name that means the same one from every folder.
 
-    >>> settled("csv:/data/cells.csv:malignant:0.2"), settled("digits")
+    >>> public_bounds_of("csv:/data/cells.csv:malignant:0.2"), public_bounds_of("digits")
     ('csv:/data/cells.csv:malignant:0.2', 'digits')
     """
     source, rest = _find(name)
     return f"{source.name}:{source.settled(rest)}" if source is not None and rest else name
 
 
-def unbounded(name: str) -> Path | None:
+def file_without_bounds(name: str) -> Path | None:
     """The file that bounds of the table called `name` would be read from, where it is not there; else None.
 
-    >>> unbounded("csv:nowhere/cells.csv:malignant").name, unbounded("digits")
+    >>> file_without_bounds("csv:nowhere/cells.csv:malignant").name, file_without_bounds("digits")
     ('cells.bounds.toml', None)
     """
     source, rest = _find(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from noisette import _io, _locks, _regular
 from noisette.errors import InvalidInput
 
-__all__ = ["HEADER", "check", "keep", "made"]
+__all__ = ["HEADER", "build_once", "check", "write"]
 
 HEADER = 4096
 """Bytes before the contents, so that these start on a page."""
@@ -19,14 +19,14 @@ HEADER = 4096
 _LOCK = ".lock"
 
 
-def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
+def build_once(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
     """Keep what `contents` makes at `path`, unless that is there; whether it had to be made.
 
     Of several processes that want the same file at once, say those of one run, one makes it and the others wait.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
-    ...     [made(Path(here, "f"), lambda: [b"abc"]) for _ in range(2)]
+    ...     [build_once(Path(here, "f"), lambda: [b"abc"]) for _ in range(2)]
     [True, False]
     """
     if check(path):
@@ -34,7 +34,7 @@ def made(path: Path, contents: Callable[[], Iterable[bytes]]) -> bool:
     with _alone(path):
         if check(path):
             return False
-        keep(path, contents())
+        write(path, contents())
         return True
 
 
@@ -56,12 +56,12 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def keep(path: Path, contents: Iterable[bytes]) -> None:
+def write(path: Path, contents: Iterable[bytes]) -> None:
     """Write `contents`, a piece in memory at a time, behind a header with their digest.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as here:
-    ...     keep(Path(here, "f"), [b"ab", b"c"])
+    ...     write(Path(here, "f"), [b"ab", b"c"])
     ...     check(Path(here, "f"))
     True
     """

@@ -9,13 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-__all__ = ["Progress", "side_by_side"]
+__all__ = ["Progress", "run_parallel"]
 
 Progress = Callable[[int, int], None]
 """Is told how many of how many examples are done."""
 
 
-def side_by_side(
+def run_parallel(
     function: Callable[[Tensor], Tensor], images: Tensor, progress: Progress | None = None, batch: int = 50
 ) -> Iterator[Tensor]:
     """`function` of `images` (N, ...), `batch` at a time and in order, by as many threads as torch has.
@@ -23,7 +23,7 @@ def side_by_side(
     One picture is too little work for threads to share, so each takes whole batches and computes alone. What comes out
     does not depend on how many there are.
 
-    >>> [found.tolist() for found in side_by_side(lambda x: 2 * x, torch.arange(5), batch=2)]
+    >>> [found.tolist() for found in run_parallel(lambda x: 2 * x, torch.arange(5), batch=2)]
     [[0, 2], [4, 6], [8]]
     """
     threads = torch.get_num_threads()

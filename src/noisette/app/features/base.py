@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from noisette._spec import Spec, real, whole
-from noisette.app.features._parallel import Progress, side_by_side
+from noisette.app.features._parallel import Progress, run_parallel
 from noisette.app.features.synthetic_images import PICTURES, draw
 from noisette.errors import InvalidInput
 
-__all__ = ["Features", "Fixed"]
+__all__ = ["FeatureMap", "Features"]
 
 
-class Fixed(nn.Module):
+class FeatureMap(nn.Module):
     """Raw features of an image, seen along the principal axes of made-up pictures, scaled, and brought to length one.
 
     `raw` maps images (N, C, H, W) to (N, D), or to maps (N, D, h, w), of which all `places` (h, w) are treated alike.
@@ -122,14 +122,14 @@ class Features(Spec):
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         """Let `raw` learn from made-up `pictures` (count, *shape) what it has to."""
 
-    def learn(self, shape: tuple[int, ...], progress: Progress | None = None) -> Fixed:
+    def fit(self, shape: tuple[int, ...], progress: Progress | None = None) -> FeatureMap:
         """The map for images of `shape` (C, H, W): everything in it comes from this spec alone.
 
         >>> from noisette.app.features import Scattering
-        >>> Scattering(pictures="strokes", axes=20, count=30).learn((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
+        >>> Scattering(pictures="strokes", axes=20, count=30).fit((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
         torch.Size([2, 20])
         >>> small = Scattering(pictures="strokes", axes=20, count=30, maps=True)
-        >>> small.learn((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
+        >>> small.fit((1, 16, 16))(torch.rand(2, 1, 16, 16)).shape
         torch.Size([2, 20, 4, 4])
         """
         size = _image(shape)
@@ -143,9 +143,9 @@ class Features(Spec):
                     f"{rows.shape[1]} raw features do not have {self.axes} axes.", hint="ask for fewer axes"
                 )
             mean = rows.mean(dim=0)
-            return Fixed(raw, mean, *principal(rows - mean, self.axes), self.whitening, seen.shape[2:]).eval()
+            return FeatureMap(raw, mean, *principal(rows - mean, self.axes), self.whitening, seen.shape[2:]).eval()
 
-    def blank(self, shape: tuple[int, ...]) -> Fixed:
+    def empty(self, shape: tuple[int, ...]) -> FeatureMap:
         """The map for images of `shape` (C, H, W) before it has learnt anything: its tensors have their sizes only."""
         size = _image(shape)
         raw = self.raw(size).eval()
@@ -153,11 +153,11 @@ class Features(Spec):
             found = raw(torch.zeros(1, *size))
         width = found.shape[1]
         blanks = torch.zeros(width), torch.zeros(width, self.axes), torch.ones(self.axes)
-        return Fixed(raw, *blanks, self.whitening, found.shape[2:]).eval()
+        return FeatureMap(raw, *blanks, self.whitening, found.shape[2:]).eval()
 
-    def again(self, shape: tuple[int, ...], state: dict[str, Tensor]) -> Fixed:
+    def from_state(self, shape: tuple[int, ...], state: dict[str, Tensor]) -> FeatureMap:
         """The map once more, from the tensors of one that `learn` had made."""
-        fixed = self.blank(shape)
+        fixed = self.empty(shape)
         try:
             fixed.load_state_dict(state)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):
@@ -178,7 +178,7 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
 def _mapped(module: nn.Module, images: Tensor, progress: Progress | None) -> Tensor:
     """What `module` makes of `images` (N, ...): (N, D) or (N, D, h, w)."""
     found, done = torch.empty(0), 0
-    for part in side_by_side(module, images, progress):
+    for part in run_parallel(module, images, progress):
         # one block of memory from the start: many small ones between large passing ones would keep all of it in use
         found = found if done else torch.empty(len(images), *part.shape[1:])
         found[done : done + len(part)] = part

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from noisette._spec import entries, positive
-from noisette.app.features.base import Features, Fixed
+from noisette.app.features.base import FeatureMap, Features
 from noisette.app.features.patches import Patches
 from noisette.app.features.scattering import Scattering
 from noisette.errors import InvalidInput
 
-__all__ = ["Beside", "Joined"]
+__all__ = ["ConcatMaps", "Joined"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Joined(Features):
 
     >>> both = Joined(parts=(Patches(filters=8, size=3, axes=9, count=20), Scattering(axes=9, count=20)),
     ...               weights=(1.0, 0.5), axes=10, count=20)
-    >>> both.learn((3, 12, 12))(torch.rand(2, 3, 12, 12)).shape
+    >>> both.fit((3, 12, 12))(torch.rand(2, 3, 12, 12)).shape
     torch.Size([2, 10])
     """
 
@@ -52,18 +52,18 @@ class Joined(Features):
         )
 
     def raw(self, shape: tuple[int, int, int]) -> nn.Module:
-        return Beside([part.blank(shape) for part in self.parts], self.weights)
+        return ConcatMaps([part.empty(shape) for part in self.parts], self.weights)
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
-        assert isinstance(raw, Beside)
+        assert isinstance(raw, ConcatMaps)
         for part, fixed in zip(self.parts, raw.members, strict=True):
-            fixed.load_state_dict(part.learn(tuple(pictures.shape[1:])).state_dict())
+            fixed.load_state_dict(part.fit(tuple(pictures.shape[1:])).state_dict())
 
 
-class Beside(nn.Module):
+class ConcatMaps(nn.Module):
     """Maps of images whose features stand beside each other, each times its weight."""
 
-    def __init__(self, parts: list[Fixed], weights: tuple[float, ...]) -> None:
+    def __init__(self, parts: list[FeatureMap], weights: tuple[float, ...]) -> None:
         super().__init__()
         self.parts, self._weights = nn.ModuleList(parts), weights
 
@@ -71,9 +71,9 @@ class Beside(nn.Module):
         return f"weights={self._weights}, whitening={[part.whitening for part in self.members]}"
 
     @property
-    def members(self) -> list[Fixed]:
+    def members(self) -> list[FeatureMap]:
         """The maps, in the order of their weights."""
-        return [part for part in self.parts if isinstance(part, Fixed)]
+        return [part for part in self.parts if isinstance(part, FeatureMap)]
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, C, H, W) to all features of theirs (N, D)."""

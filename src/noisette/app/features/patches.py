@@ -26,7 +26,7 @@ class Patches(Features):
     With `shrink` the image is first made so many times smaller, for larger things.
 
     >>> import torch
-    >>> Patches(filters=8, size=3, axes=10, count=20).learn((3, 12, 12))(torch.rand(2, 3, 12, 12)).shape
+    >>> Patches(filters=8, size=3, axes=10, count=20).fit((3, 12, 12))(torch.rand(2, 3, 12, 12)).shape
     torch.Size([2, 10])
     """
 

@@ -14,7 +14,7 @@ from noisette.app.features._patch_responses import Responses, mirrored_means, pa
 from noisette.app.features.base import Features, principal
 from noisette.errors import InvalidInput
 
-__all__ = ["Maps", "TwoLayers"]
+__all__ = ["PatchLayer", "TwoLayers"]
 
 _REACH = 3
 """Places a side of a patch of the second layer."""
@@ -29,7 +29,7 @@ class TwoLayers(Features):
     left of that are the first principal axes, half whitened. The second layer is `Patches` once more, on that map.
     Filters of both layers come in mirrored pairs, so features know no left and right.
 
-    >>> TwoLayers(first=8, size=3, channels=6, second=10, grid=2, axes=9, count=20).learn((3, 14, 14)).shape
+    >>> TwoLayers(first=8, size=3, channels=6, second=10, grid=2, axes=9, count=20).fit((3, 14, 14)).shape
     (9,)
     """
 
@@ -68,18 +68,18 @@ class TwoLayers(Features):
         responses = Responses(
             self.channels, self.second, _REACH, self.grid, self.threshold, self.group, self.maps, centred=True
         )
-        return nn.Sequential(Maps(shape[0], self.first, self.size, self.channels, self.threshold), responses)
+        return nn.Sequential(PatchLayer(shape[0], self.first, self.size, self.channels, self.threshold), responses)
 
     def prepare(self, raw: nn.Module, pictures: Tensor) -> None:
         assert isinstance(raw, nn.Sequential)
         maps, responses = raw
-        assert isinstance(maps, Maps)
+        assert isinstance(maps, PatchLayer)
         maps.learn(pictures, self.seed)
         filters = mirrored_means(maps(pictures), self.second, _REACH, self.seed, maps.parity)
         responses.get_buffer("filters").copy_(filters)
 
 
-class Maps(nn.Module):
+class PatchLayer(nn.Module):
     """A layer: images, or `centred` maps, (N, C, H, W) to maps (N, channels, h, w) of responses to filters.
 
     `axes` (channels, 2 * filters) and `mean` are those of the square roots of both signs' responses; `parity`

@@ -15,7 +15,7 @@ import tomli_w
 from noisette import _io
 from noisette._spec import line, parse, positive, real, whole
 from noisette.accounting.calibrate import calibrate
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.num_trials import NumTrials
 from noisette.app.datasets.column_bounds import pair
 from noisette.app.features import Features
 from noisette.app.recipes.interpolate import between, check_budgets
@@ -224,7 +224,7 @@ class Recipe:
             )
         return type(self)(**table)
 
-    def mechanism(self, dim: int, examples: int, trials: Trials | None = None) -> Mechanism:
+    def mechanism(self, dim: int, examples: int, trials: NumTrials | None = None) -> Mechanism:
         """The mechanism of this recipe for a model of `dim` parameters and a public number of `examples`, or units.
 
         With `trials`, its epsilon is that of choosing the best of so many runs.
@@ -232,7 +232,7 @@ class Recipe:
         rate = min(1.0, self.batch / examples)
         encoder = parse(self.encoder, Encoder)
         encoder = encoder if encoder.dim is not None else encoder.replace(dim=dim)
-        sampling = Poisson(rate, of=UNIT if self.unit else EXAMPLE)
+        sampling = Poisson(rate, unit=UNIT if self.unit else EXAMPLE)
         mechanism = Mechanism(encoder, parse(self.noise, Noise), steps=self.steps or 1, sampling=sampling)
         if self.epsilon is None:
             return mechanism

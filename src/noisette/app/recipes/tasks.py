@@ -27,7 +27,7 @@ class Task(ABC):
         """The loss of each example (N,), for outputs (N, C) of a model."""
 
     @abstractmethod
-    def rights(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """How right each answer is (N,), in [0, 1] whatever the outputs (N, C): for scores, and so for noisy ones."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class Task(ABC):
         """The measure of giving one answer to all, whichever is best for these `targets`."""
 
     @abstractmethod
-    def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:
+    def wrong_targets(self, targets: Tensor, draws: Tensor) -> Tensor:
         """Targets that are not those of the examples, by uniform `draws` (N,) in (0, 1]."""
 
 
@@ -48,7 +48,7 @@ class Task(ABC):
 class Classification(Task):
     """One of `classes` classes; targets are numbers of classes (N,).
 
-    >>> Classification(3).rights(torch.eye(3), torch.tensor([0, 1, 1])).tolist()
+    >>> Classification(3).scores(torch.eye(3), torch.tensor([0, 1, 1])).tolist()
     [1.0, 1.0, 0.0]
     """
 
@@ -59,7 +59,7 @@ class Classification(Task):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
-    def rights(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs.argmax(dim=1) == targets).double()
 
     def measured(self, right: float) -> float:
@@ -68,7 +68,7 @@ class Classification(Task):
     def constant(self, targets: Tensor) -> float:
         return float(targets.bincount().max()) / len(targets)
 
-    def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:
+    def wrong_targets(self, targets: Tensor, draws: Tensor) -> Tensor:
         other = 1 + (draws * (self.classes - 1)).long().clamp(max=self.classes - 2)
         return (targets + other) % self.classes
 
@@ -79,7 +79,7 @@ class Regression(Task):
     """A number between public bounds, which outputs and targets (N, 1) have brought to [-1, 1].
 
     >>> task = Regression(0.0, 200.0)
-    >>> right = task.rights(torch.tensor([[0.5], [7.0]]), torch.tensor([[0.25], [1.0]]))
+    >>> right = task.scores(torch.tensor([[0.5], [7.0]]), torch.tensor([[0.25], [1.0]]))
     >>> right.tolist(), task.measured(right.mean().item())
     ([0.875, 1.0], 12.5)
     """
@@ -92,16 +92,16 @@ class Regression(Task):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square().flatten(1).mean(1)
 
-    def rights(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return 1 - (outputs.double().clamp(-1, 1) - targets.double()).abs().flatten(1).mean(1) / 2
 
     def measured(self, right: float) -> float:
         return (1 - right) * (self.high - self.low)
 
     def constant(self, targets: Tensor) -> float:
-        return self.measured(float(self.rights(targets.median().expand_as(targets), targets).mean()))
+        return self.measured(float(self.scores(targets.median().expand_as(targets), targets).mean()))
 
-    def wrong(self, targets: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG002 - nothing is further away
+    def wrong_targets(self, targets: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG002 - nothing is further away
         return torch.where(targets < 0, 1.0, -1.0)
 
 

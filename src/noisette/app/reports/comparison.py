@@ -27,7 +27,7 @@ def draw_comparison(rows: Sequence[Row], title: str, path: str | Path) -> Path:
         bars = axis.barh(places + 0.26 - 0.26 * index, drawn, height=0.24, color=PALETTE[index], label=label)
         texts = ["infinite" if value is None else f"{value:.3g}" for value in values]
         axis.bar_label(bars, texts, padding=3, fontsize=7)
-    names = [row.law + ("*" if row.median else "") + "".join(f"\n({stamp})" for stamp in row.stamps) for row in rows]
+    names = [row.law + ("*" if row.median else "") + "".join(f"\n({stamp})" for stamp in row.flags) for row in rows]
     axis.set_yticks(places, names)
     axis.set(xlabel="error per coordinate", title=title)
     axis.margins(x=0.12)

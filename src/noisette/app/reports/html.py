@@ -14,7 +14,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from noisette import _io
-from noisette._guarantee import ALARMS, CAUTIONS, chance, rounded_up
+from noisette._guarantee import ALARMS, CAUTIONS, probability_in_words, rounded_up
 from noisette.app.reports import _page_plots
 from noisette.app.reports.index import Index
 from noisette.app.reports.statement import Statement
@@ -35,7 +35,7 @@ def run_page(statement: Statement) -> str:
         "run.html",
         statement=statement,
         run=run,
-        chance=chance(run.promise.delta),
+        chance=probability_in_words(run.promise.delta),
         most=math.ceil(100 * run.found(ALARMS[0]) - 1e-9),
         found=_page_plots.draw_found(run),
         test=_page_plots.draw_test(run),

@@ -9,13 +9,13 @@ from pathlib import Path
 from noisette import _io
 from noisette.accounting import guarantee, read_ledger
 from noisette.accounting._ledger_format import Record
-from noisette.accounting.best_of import Search
+from noisette.accounting.best_of import BestOf
 from noisette.app.recipes.recipe import Recipe
 from noisette.app.reports.run import Run, Unfinished, public_name
 from noisette.app.runs.run_settings import Settings
 from noisette.app.tuning.plan import Plan
 from noisette.errors import InvalidInput, NoisetteError, Unaccountable
-from noisette.mechanism import Mechanism, in_order
+from noisette.mechanism import Mechanism, normalize_flags
 
 __all__ = ["Index", "Purse", "folders"]
 
@@ -34,7 +34,7 @@ class Purse:
     delta: float
     runs: tuple[str, ...]
     totals: tuple[float, ...]
-    stamps: tuple[str, ...]
+    flags: tuple[str, ...]
     finite: bool
 
 
@@ -76,7 +76,7 @@ class Index:
             except NoisetteError as error:
                 unreadable.append((folder.name, error))
                 continue
-            if not any(book.head == one.head for *_, one in books):  # the run that it chose has a copy of its ledger
+            if not any(book.tip == one.tip for *_, one in books):  # the run that it chose has a copy of its ledger
                 books.append((folder.name, plan.delta, book))
                 unfinished.append((folder.name, None))
         return cls(root, tuple(runs), tuple(unfinished), tuple(unreadable), tuple(_purses(books)))
@@ -99,12 +99,12 @@ def _seen(root: Path, name: str) -> list[Path]:
 
 def _purses(books: list[tuple[str, float, Record]]) -> Iterator[Purse]:
     """What the ledgers of runs come to, for each people that they name. The least delta holds for all."""
-    for people in dict.fromkeys(book.data for *_, book in books):
-        same = sorted((one for one in books if one[2].data == people), key=lambda one: (one[2].time, one[0]))
+    for people in dict.fromkeys(book.population_name for *_, book in books):
+        same = sorted((one for one in books if one[2].population_name == people), key=lambda one: (one[2].time, one[0]))
         delta, finite = min(delta for _, delta, _ in same), True
-        paid: list[Mechanism | Search] = []
+        paid: list[Mechanism | BestOf] = []
         totals: list[float] = []
-        marks = [mark for *_, book in same for mark in book.stamps]
+        marks = [mark for *_, book in same for mark in book.flags]
         for *_, book in same:
             paid += book.mechanisms()
             try:
@@ -113,6 +113,6 @@ def _purses(books: list[tuple[str, float, Record]]) -> Iterator[Purse]:
                 finite = False
                 break
             totals.append(promise.epsilon)
-            marks += promise.stamps
+            marks += promise.flags
         names = tuple(name for name, *_ in same)
-        yield Purse(public_name(people), delta, names, tuple(totals), in_order(marks), finite)
+        yield Purse(public_name(people), delta, names, tuple(totals), normalize_flags(marks), finite)

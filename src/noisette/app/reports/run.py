@@ -19,14 +19,14 @@ from noisette._guarantee import GROUPS
 from noisette._spec import entries, line, parse, positive, real, whole
 from noisette.accounting import Tradeoff, group_epsilon, read_ledger, tradeoff
 from noisette.accounting._ledger_format import Record
-from noisette.accounting.best_of import Search
+from noisette.accounting.best_of import BestOf
 from noisette.app import datasets
 from noisette.app.recipes.recipe import Recipe
-from noisette.app.runs.metrics import Measured, Point
+from noisette.app.runs.metrics import Metric, Point
 from noisette.app.runs.metrics import read as read_points
 from noisette.app.runs.run_settings import Settings
 from noisette.errors import InvalidInput, LedgerError, MechanismMismatch, Unaccountable
-from noisette.mechanism import Guarantee, Mechanism, in_order
+from noisette.mechanism import Guarantee, Mechanism, normalize_flags
 from noisette.sampling import UNIT
 
 __all__ = ["Audited", "Run", "Spent", "Tested", "Unfinished", "public_name"]
@@ -49,7 +49,7 @@ class Spent:
     """
 
     epsilon: float | None
-    stamps: tuple[str, ...]
+    flags: tuple[str, ...]
     steps: int | None = None
     searches: int | None = None
 
@@ -86,7 +86,7 @@ class Run:
     recipe: Recipe
     settings: Settings
     mechanism: Mechanism
-    search: Search | None
+    search: BestOf | None
     promise: Guarantee
     points: list[Point]
     book: Record
@@ -144,22 +144,22 @@ class Run:
     @property
     def person(self) -> bool:
         """Whether the promise is for a person with all of their examples, and not for one example."""
-        return self.mechanism.sampling.of == UNIT
+        return self.mechanism.sampling.unit == UNIT
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> Metric | None:
         """What was measured last on public test data."""
         return self.points[-1].measured
 
     @property
     def data(self) -> str:
         """The data set, without the path of its file."""
-        return public_name(datasets.people(self.recipe.data))
+        return public_name(datasets.population(self.recipe.data))
 
     @property
     def people(self) -> str:
         """Whose ledger it is, without the path of a file."""
-        return public_name(self.book.data)
+        return public_name(self.book.population_name)
 
     @property
     def name(self) -> str:
@@ -182,7 +182,7 @@ def public_name(people: str) -> str:
     return Path(path[1]).name if path else people
 
 
-def _trained(book: Record, folder: Path) -> tuple[Mechanism, Search | None]:
+def _trained(book: Record, folder: Path) -> tuple[Mechanism, BestOf | None]:
     """The mechanism that a run was trained by, which its own ledger has paid for alone, or in a search."""
     paid = book.mechanisms()
     if len(paid) == 1 and isinstance(paid[0], Mechanism):
@@ -190,7 +190,7 @@ def _trained(book: Record, folder: Path) -> tuple[Mechanism, Search | None]:
     path = folder / "mechanism.toml"
     with _io.naming(path):
         trained = Mechanism.from_toml(_io.text(path))
-    if len(paid) == 1 and isinstance(paid[0], Search) and trained in paid[0].runs:
+    if len(paid) == 1 and isinstance(paid[0], BestOf) and trained in paid[0].runs:
         return trained, paid[0]
     raise MechanismMismatch(
         f"the ledger of the run in {folder} has paid for something else than its mechanism.",
@@ -204,7 +204,7 @@ def _promise(folder: Path, book: Record, delta: float, settings: Settings) -> Gu
     written, promise = _io.record(path), book.guarantee(delta)
     with _io.naming(path):
         epsilon = positive("epsilon", written.get("epsilon"))
-        stamps = in_order(line("stamps", name) for name in entries("stamps", written.get("stamps")))
+        flags = normalize_flags(line("flags", name) for name in entries("flags", written.get("flags")))
     same = math.isclose(epsilon, promise.epsilon, rel_tol=_AGREE)
     if written.get("mechanism_hash") != promise.mechanism_hash or written.get("delta") != delta or not same:
         raise MechanismMismatch(
@@ -212,18 +212,18 @@ def _promise(folder: Path, book: Record, delta: float, settings: Settings) -> Gu
             hint="restore it, or use the noisette that wrote it; "
             f"noisette account --ledger {quote(str(folder / 'ledger.jsonl'))} tells what was spent",
         )
-    return promise.stamped(*stamps, *["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
+    return promise.with_flags(*flags, *["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
 
 
-def _spent(settings: Settings, recipe: Recipe, paid: Mechanism | Search, written: dict[str, Any]) -> Spent | None:
+def _spent(settings: Settings, recipe: Recipe, paid: Mechanism | BestOf, written: dict[str, Any]) -> Spent | None:
     """All that was spent on the ledger that the run shares with others, as it is now, or as it was when it ended."""
     if settings.shared is None:
         return None
     path = Path(settings.shared)
     if not path.exists():
         with _io.naming(Path("guarantee.json")):
-            stamps = in_order(line("ledger_stamps", n) for n in entries("stamps", written.get("ledger_stamps")))
-            return Spent(positive("ledger_epsilon", written.get("ledger_epsilon")), stamps)
+            flags = normalize_flags(line("ledger_flags", n) for n in entries("flags", written.get("ledger_flags")))
+            return Spent(positive("ledger_epsilon", written.get("ledger_epsilon")), flags)
     book = read_ledger(path)
     if _count(book, paid) < paid.steps:
         raise LedgerError(
@@ -231,17 +231,17 @@ def _spent(settings: Settings, recipe: Recipe, paid: Mechanism | Search, written
             hint="restore it from a backup; it was cut or exchanged",
         )
     steps = sum(one.steps for one in book.mechanisms() if isinstance(one, Mechanism))
-    searches = sum(isinstance(one, Search) for one in book.mechanisms())
+    searches = sum(isinstance(one, BestOf) for one in book.mechanisms())
     try:
         promise = book.guarantee(recipe.delta)
     except Unaccountable:
-        return Spent(None, book.stamps, steps, searches)
-    return Spent(promise.epsilon, promise.stamps, steps, searches)
+        return Spent(None, book.flags, steps, searches)
+    return Spent(promise.epsilon, promise.flags, steps, searches)
 
 
-def _count(book: Record, paid: Mechanism | Search) -> int:
+def _count(book: Record, paid: Mechanism | BestOf) -> int:
     """Steps of what was `paid` that `book` holds, whatever the number that was planned; of a search, how often."""
-    if isinstance(paid, Search):
+    if isinstance(paid, BestOf):
         return sum(one == paid for one in book.mechanisms())
     same = (one for one in book.mechanisms() if isinstance(one, Mechanism))
     return sum(one.steps for one in same if one.replace(steps=1) == paid.replace(steps=1))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from noisette._guarantee import ALARMS, PROTECTED, cautions, chance, percent, rounded_up, sentences, together
+from noisette._guarantee import (
+    ALARMS,
+    PROTECTED,
+    cautions,
+    percent,
+    probability_in_words,
+    rounded_up,
+    sentences,
+    together,
+)
 from noisette.app.recipes.recipe import WORDS
 from noisette.app.reports.run import Run
 from noisette.mechanism import COVERED
@@ -59,7 +68,7 @@ class Statement:
         self.run = run
         promise, curve = run.promise, run.curve
         self.words = {name: run.recipe.statement.get(name) or NOT_STATED for name in WORDS}
-        self.cautions = cautions(promise.stamps)
+        self.cautions = cautions(promise.flags)
         self.meaning = sentences(promise.epsilon, promise.delta, run.found, curve.advantage, person=run.person)
         self.tests = tuple((f"{alarms:.0%}", percent(run.found(alarms))) for alarms in ALARMS)
         self.together = together(run.groups, promise.delta, person=run.person)
@@ -140,9 +149,9 @@ class Statement:
         promise = self.run.promise
         return (
             ("Epsilon", f"{self.epsilon} (rounded up from {promise.epsilon!r})"),
-            ("Delta", f"{promise.delta:g}: {chance(promise.delta)}"),
+            ("Delta", f"{promise.delta:g}: {probability_in_words(promise.delta)}"),
             ("How sure", self.kind),
-            ("Stamps", ", ".join(promise.stamps) or "none"),
+            ("Stamps", ", ".join(promise.flags) or "none"),
             ("Privacy unit", PROTECTED[self.run.person]),
             ("Several people" if self.run.person else "Somebody with several rows", self.together),
             ("Neighbouring data", promise.adjacency),
@@ -171,7 +180,7 @@ class Statement:
         )
 
     def _training(self) -> tuple[Fact, ...]:
-        recipe, mechanism, most = self.run.recipe, self.run.mechanism, self.run.mechanism.sampling.most
+        recipe, mechanism, most = self.run.recipe, self.run.mechanism, self.run.mechanism.sampling.max_batch
         batch = min(recipe.batch, self.run.examples or recipe.batch)  # of fewer examples, all of them
         after = [f"denoiser {recipe.denoiser}"] if recipe.denoiser != "Identity()" else []
         after += [f"moving average of the weights, factor {recipe.averaging:g}"] if recipe.averaging else []
@@ -198,15 +207,15 @@ class Statement:
             if run.search is None
             else ("This run", f"epsilon {self.epsilon} for the whole search that chose it"),
         )
-        if run.book.cut is not None:
-            facts += (("Lines cut short", f"counted as {run.book.cut} steps, the most that they can have paid"),)
+        if run.book.torn_steps is not None:
+            facts += (("Lines cut short", f"counted as {run.book.torn_steps} steps, the most that they can have paid"),)
         if spent is None:
             told = "this run has a ledger of its own; what other runs spent on the same people is not in it"
         else:
             value = (
                 "no finite epsilon can be shown" if spent.epsilon is None else f"epsilon {rounded_up(spent.epsilon)}"
             )
-            marks = f" ({', '.join(spent.stamps)})" if spent.stamps else ""
+            marks = f" ({', '.join(spent.flags)})" if spent.flags else ""
             when = "when this run ended" if spent.steps is None else f"for {spent.steps:,} steps{_and(spent.searches)}"
             told = f"{value}{marks} at delta {run.recipe.delta:g} {when}, all runs of the ledger together"
         return (*facts, ("These people", told), ("Tuning", self._tuning()))
@@ -226,7 +235,7 @@ class Statement:
         audited = run.audited
         return (
             ("Accountant", f"{promise.accountant} ({promise.basis})"),
-            ("Arithmetic", promise.floats),
+            ("Arithmetic", promise.arithmetic_summary),
             ("Audit", "none kept with this run" if audited is None else f"{audited.verdict}, level {audited.level:g}"),
             ("Mechanism", promise.mechanism_hash),
             ("Versions", ", ".join(f"{name} {text}" for name, text in run.versions.items()) or "not recorded"),

@@ -1,7 +1,7 @@
 """The assembly of a run: model, plan, private run and trainer of a recipe are put together here and nowhere else.
 
-The command line, the audit of one run and the experiments differ in where their examples come from (`Seen.of` has a
-recipe's own) and in what they do with the trainer. What is trained is the same for all of them.
+The command line, the audit of one run and the experiments differ in where their examples come from (`ModelInputs.of`
+has a recipe's own) and in what they do with the trainer. What is trained is the same for all of them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from noisette.errors import InvalidInput
 from noisette.mechanism import Mechanism
 from noisette.training import Trainer, answers, make_private
 
-__all__ = ["Assembly", "model_of"]
+__all__ = ["RunBuilder", "model_of"]
 
 
-class Assembly:
+class RunBuilder:
     """A recipe with its examples and its model, on a device; `trainer` trains that model, in place.
 
     `data` holds examples as the model sees them: of a recipe with features, these.
 
-    >>> from noisette.app.runs.inputs import Seen
+    >>> from noisette.app.runs.inputs import ModelInputs
     >>> recipe = Recipe.load("digits").changed(noise="Gaussian(scale=9.0)", steps=2)
-    >>> made = Assembly(recipe, Seen.of(recipe).data)
+    >>> made = RunBuilder(recipe, ModelInputs.of(recipe).data)
     >>> made.plan().encoder
     L2(dim=4810, radius=1.0, micro_batch=1)
     >>> [progress.updates for progress in made.trainer(made.plan()).run()]

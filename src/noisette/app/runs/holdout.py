@@ -12,16 +12,16 @@ from torch import Tensor
 from noisette.app.datasets import Dataset
 from noisette.errors import InvalidInput
 
-__all__ = ["parted", "sides"]
+__all__ = ["holdout_mask", "split"]
 
 
-def sides(names: Iterable[object], share: float) -> Tensor:
+def holdout_mask(names: Iterable[object], share: float) -> Tensor:
     """Which of `names` are held out, bool (N,): about `share` of them.
 
     The side of a name follows from it alone, by a hash that everybody can compute: so whoever comes or goes moves
     nobody else. Examples have the number of their slot for a name, people their id.
 
-    >>> sides(range(1000), 0.2).sum().item(), sides(["ada", "bob", "ada"], 0.5).tolist()
+    >>> holdout_mask(range(1000), 0.2).sum().item(), holdout_mask(["ada", "bob", "ada"], 0.5).tolist()
     (205, [True, False, True])
     """
     limit = int(share * 2.0**64)
@@ -29,10 +29,10 @@ def sides(names: Iterable[object], share: float) -> Tensor:
     return torch.tensor([int.from_bytes(one) < limit for one in hashes], dtype=torch.bool)
 
 
-def parted(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
+def split(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
     """`data` without the training examples that are held out, and with these alone. Nobody's are on both sides."""
     units = data.train_units
-    out = sides(range(len(data.train_inputs)) if units is None else units, share)
+    out = holdout_mask(range(len(data.train_inputs)) if units is None else units, share)
     if out.all() or not out.any():
         raise InvalidInput(
             f"a share of {share:g} of {data.sampled} {'examples' if units is None else 'people'} leaves nothing on one "

@@ -10,15 +10,15 @@ from typing import Any, Self
 from noisette import _io
 from noisette._spec import entries, line, real, whole
 
-__all__ = ["Measured", "Point", "read"]
+__all__ = ["Metric", "Point", "read"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Metric:
     """How good a model is on public test data: `key` is the name of the measure in files.
 
-    >>> Measured("accuracy", 0.931), Measured("mean_absolute_error", 12.3456).text
-    (Measured(key='accuracy', value=0.931), '12.35')
+    >>> Metric("accuracy", 0.931), Metric("mean_absolute_error", 12.3456).text
+    (Metric(key='accuracy', value=0.931), '12.35')
     """
 
     key: str
@@ -46,31 +46,31 @@ class Point:
     paid: int
     total: int
     epsilon: float
-    stamps: tuple[str, ...]
+    flags: tuple[str, ...]
     accuracy: float | None = None
     train_loss: float | None = None
     mean_absolute_error: float | None = None
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> Metric | None:
         """What was measured on test data; None where there is none."""
         values = {key: getattr(self, key) for key in _MEASURES}
-        return next((Measured(key, value) for key, value in values.items() if value is not None), None)
+        return next((Metric(key, value) for key, value in values.items() if value is not None), None)
 
     @property
-    def told(self) -> dict[str, float | None]:
+    def as_json(self) -> dict[str, float | None]:
         """The measure by its key, for JSON."""
         found = self.measured
         return {"accuracy": None} if found is None else {found.key: found.value}
 
     @property
     def label(self) -> str:
-        """What stands beside the epsilon wherever it is shown: its stamps.
+        """What stands beside the epsilon wherever it is shown: its flags.
 
         >>> Point(1, 1, 6, 0.5, ("reproducible",)).label
         'epsilon (reproducible)'
         """
-        return f"epsilon ({', '.join(self.stamps)})" if self.stamps else "epsilon"
+        return f"epsilon ({', '.join(self.flags)})" if self.flags else "epsilon"
 
     def line(self) -> str:
         """As JSON, with what is not known left out."""
@@ -80,13 +80,13 @@ class Point:
     def of(cls, found: dict[str, Any]) -> Self:
         """The point in a line that was read; what else the line says is left alone.
 
-        >>> Point.of({"updates": 2, "paid": 2, "total": 6, "epsilon": 0.5, "stamps": []}).accuracy is None
+        >>> Point.of({"updates": 2, "paid": 2, "total": 6, "epsilon": 0.5, "flags": []}).accuracy is None
         True
         """
         point: dict[str, Any] = {
             name: whole(name, found.get(name), least=0, most=10**12) for name in ("updates", "paid", "total")
         }
-        point["stamps"] = tuple(line("stamps", stamp) for stamp in entries("stamps", found.get("stamps")))
+        point["flags"] = tuple(line("flags", stamp) for stamp in entries("flags", found.get("flags")))
         shown = [name for name in (*_MEASURES, "train_loss") if found.get(name) is not None]
         point |= {name: real(name, found.get(name)) for name in ("epsilon", *shown)}
         return cls(**point)

@@ -22,9 +22,9 @@ from noisette.app.recipes.recipe import Recipe
 from noisette.app.recipes.tasks import Scale
 from noisette.app.runs import metrics
 from noisette.app.runs.build import model_of
-from noisette.app.runs.inputs import map_of
+from noisette.app.runs.inputs import load_feature_map
 from noisette.app.runs.run_settings import Settings
-from noisette.app.runs.torchrun_restart import begun, launch
+from noisette.app.runs.torchrun_restart import launch, run_begun_before_restart
 from noisette.app.runs.training_run import OpenRun
 from noisette.errors import InvalidInput
 from noisette.training import Processes
@@ -89,7 +89,7 @@ def start(
 ) -> OpenRun:
     """A new run of `recipe` in a folder of its own below `root`.
 
-    `shared` is a ledger that other runs pay into as well, and `people` is whom it belongs to, where that is not the
+    `shared` is a ledger that other runs pay into as well, and `population` is whom it belongs to, where that is not the
     data set by its own name. `unsafe` shows the training loss, which is private: every result is stamped with it.
 
     The folder has recipe and settings from the moment that it is there, so that a run that is killed while it is set up
@@ -97,9 +97,9 @@ def start(
     from its checkpoint.
     """
     root, processes = Path(root), Processes.current()
-    recipe = replace(recipe, data=datasets.settled(recipe.data))  # it may be resumed from another folder
+    recipe = replace(recipe, data=datasets.public_bounds_of(recipe.data))  # it may be resumed from another folder
     settings = Settings(
-        people or datasets.people(recipe.data),
+        people or datasets.population(recipe.data),
         device=device,
         data_root=None if data_root is None else str(data_root),
         shared=None if shared is None else str(shared),
@@ -107,13 +107,13 @@ def start(
         reproducible=seed is not None,
         launch=launch(),
     )
-    old = begun(root, recipe) if processes.first else None
+    old = run_begun_before_restart(root, recipe) if processes.is_main else None
     new = [place for place in (root, *root.parents) if not os.path.exists(place)]
     told = b""
-    if processes.first:
+    if processes.is_main:
         contents = {"recipe.toml": recipe.to_toml(), "settings.json": settings.to_json()}
         told = json.dumps([str(old or new_folder(root, recipe.name, contents)), old is not None]).encode()
-    name, again = json.loads(processes.from_first(told))
+    name, again = json.loads(processes.broadcast_bytes(told))
     folder = Path(name)
     if again:
         opened = reopen(folder, progress=progress)
@@ -123,7 +123,7 @@ def start(
         try:
             return OpenRun(folder, recipe, settings, seed=seed, progress=progress)
         except BaseException:
-            if processes.first:  # nothing was spent
+            if processes.is_main:  # nothing was spent
                 for file in folder.iterdir():
                     file.unlink()
                 for place in (folder, *new):
@@ -144,9 +144,9 @@ def reopen(
     A run that was killed while it was set up has spent nothing, and is set up now.
     """
     folder, processes, told = Path(folder), Processes.current(), b""
-    if processes.first:
+    if processes.is_main:
         told = json.dumps([_io.text(folder / name) for name in ("recipe.toml", "settings.json")]).encode()
-    texts = json.loads(processes.from_first(told))
+    texts = json.loads(processes.broadcast_bytes(told))
     recipe, settings = Recipe.from_toml(texts[0], folder / "recipe.toml"), Settings.of(folder, texts[1])
     _check_people(folder, recipe, settings)
     if data_root is not None:
@@ -156,7 +156,7 @@ def reopen(
             f"the run in {folder} was chosen by a search, and is complete.",
             hint=f"see noisette show {quote(str(folder))}",
         )
-    if processes.first:
+    if processes.is_main:
         if settings.ready:
             if not (folder / "ledger.jsonl").exists():
                 Ledger(folder / "ledger.jsonl", must_exist=True)  # says why it cannot go on
@@ -175,9 +175,9 @@ def _check_people(folder: Path, recipe: Recipe, settings: Settings) -> None:
     Names of people that are not those of a file are the user's own, and say nothing about paths.
     """
     kind = recipe.data.partition(":")[0]
-    if datasets.settled(recipe.data) == recipe.data or not settings.people.startswith(f"{kind}:/"):
+    if datasets.public_bounds_of(recipe.data) == recipe.data or not settings.people.startswith(f"{kind}:/"):
         return
-    if datasets.people(recipe.data) != settings.people:
+    if datasets.population(recipe.data) != settings.people:
         raise InvalidInput(
             f"the run in {folder} was started on {settings.people}, and from here its {recipe.data} is another file.",
             hint="resume it from the folder in which it was started, or write the whole path into its recipe.toml",
@@ -187,7 +187,7 @@ def _check_people(folder: Path, recipe: Recipe, settings: Settings) -> None:
 @contextmanager
 def alone(folder: Path, processes: Processes, doing: str = "setting up the run") -> Iterator[None]:
     """Inside, no other process is `doing` that in `folder`. One that dies gives its place back by that."""
-    if not processes.first:
+    if not processes.is_main:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -222,7 +222,7 @@ def load(folder: str | Path) -> nn.Module:
     place = Path(folder)
     recipe = Recipe.from_toml(_io.text(place / "recipe.toml"), place / "recipe.toml")
     shape, classes = Settings.read(place).example(place)
-    fixed = map_of(recipe, shape, place) if recipe.features else None
+    fixed = load_feature_map(recipe, shape, place) if recipe.features else None
     model = model_of(recipe, shape if fixed is None else fixed.shape, classes)
     _io.fill(model, _io.load(place / "model.pt"), place / "model.pt")
     parts = [*([] if fixed is None else [fixed]), model]

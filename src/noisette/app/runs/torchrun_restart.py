@@ -13,7 +13,7 @@ from noisette.app.runs import metrics
 from noisette.app.runs.run_settings import Settings
 from noisette.errors import InvalidInput
 
-__all__ = ["begun", "launch"]
+__all__ = ["launch", "run_begun_before_restart"]
 
 
 def launch() -> str | None:
@@ -29,7 +29,7 @@ def launch() -> str | None:
     return name
 
 
-def begun(root: Path, recipe: Recipe) -> Path | None:
+def run_begun_before_restart(root: Path, recipe: Recipe) -> Path | None:
     """The folder below `root` of a run of `recipe` that this torchrun began; None where there is nothing to go on with.
 
     A run that is complete counts only for processes that were started again, which then have nothing left to do.

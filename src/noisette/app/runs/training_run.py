@@ -17,8 +17,8 @@ from noisette.accounting import Ledger, guarantee, guarantees
 from noisette.app.features import Progress
 from noisette.app.recipes.recipe import Recipe
 from noisette.app.runs import metrics
-from noisette.app.runs.build import Assembly
-from noisette.app.runs.inputs import Seen
+from noisette.app.runs.build import RunBuilder
+from noisette.app.runs.inputs import ModelInputs
 from noisette.app.runs.metrics import Point
 from noisette.app.runs.run_settings import Settings
 from noisette.errors import InvalidInput, MechanismMismatch
@@ -54,18 +54,18 @@ class OpenRun:
         self.folder, self.recipe, self.settings, self.processes = folder, recipe, settings, Processes.current()
         check_device(settings.device)
         root = Path(settings.data_root) if settings.data_root is not None else None
-        self.seen = seen = Seen.of(recipe, root, folder if settings.ready else None, progress)
-        self.assembly = Assembly(recipe, seen.data, settings.device)
-        plan = _plan(folder, self.assembly) if self.processes.first else ""
+        self.seen = seen = ModelInputs.of(recipe, root, folder if settings.ready else None, progress)
+        self.assembly = RunBuilder(recipe, seen.data, settings.device)
+        plan = _plan(folder, self.assembly) if self.processes.is_main else ""
         with _io.naming(folder / "mechanism.toml"):
-            self.mechanism = Mechanism.from_toml(self.processes.from_first(plan.encode()).decode())
-        if self.processes.first:  # what cannot be accounted is refused before anything is spent
+            self.mechanism = Mechanism.from_toml(self.processes.broadcast_bytes(plan.encode()).decode())
+        if self.processes.is_main:  # what cannot be accounted is refused before anything is spent
             guarantee(self.mechanism, recipe.delta, examples=self.examples)
         self._blocks = 0, 0, 0
         self._promises: dict[int, Guarantee] = {}
         self._books: list[Ledger] = []
         try:
-            if self.processes.first:
+            if self.processes.is_main:
                 for path in (folder / "ledger.jsonl", settings.shared):
                     if path is not None:
                         self._books.append(Ledger(path, data=settings.people, must_exist=settings.ready))
@@ -75,7 +75,7 @@ class OpenRun:
             self.trainer = self.assembly.trainer(self.mechanism, ledgers=self._books, seed=seed)
             self.private = self.trainer.private
             self.private.stamp(*["reproducible"] * settings.reproducible, *["unsafe"] * settings.unsafe)
-            if self.processes.first and not settings.ready:
+            if self.processes.is_main and not settings.ready:
                 seen.save(folder)
                 self.settings = replace(settings, shape=seen.shape, classes=seen.data.classes, labels=seen.data.labels)
                 _io.write(folder / "settings.json", self.settings.to_json().encode())
@@ -92,13 +92,13 @@ class OpenRun:
         """Go on from the checkpoint, where there is one; the steps paid since then, which stay paid but are lost."""
         path = self.folder / "checkpoint.pt"
         try:
-            there = self.processes.first and path.exists()
-            if told := self.processes.from_first(b"+" + _io.raw(path) if there else b""):
+            there = self.processes.is_main and path.exists()
+            if told := self.processes.broadcast_bytes(b"+" + _io.raw(path) if there else b""):
                 self.trainer.restore(_io.parse(told[1:], path), path)
         except BaseException:
             self.close()
             raise
-        return self.private.paid - self.private.updates
+        return self.private.steps_paid - self.private.num_updates
 
     def points(self) -> Iterator[Point | None]:
         """Train to the end of the budget: a point at every evaluation, None after every other step.
@@ -106,22 +106,22 @@ class OpenRun:
         Of several processes, number 0 evaluates, and the others have no points.
         """
         every = self.recipe.every(self.private.total)
-        if not self.private.left and not self.complete:
+        if not self.private.steps_remaining and not self.complete:
             yield self._evaluate()  # cut off after its last payment: only the results are missing
-        updates, paid = self.private.updates, self.private.paid
+        updates, paid = self.private.num_updates, self.private.steps_paid
         for progress in self.trainer.run():
             if progress.updates == updates + 1:  # steps are paid in blocks, and this was the first of one
-                self._blocks = updates, paid, self.private.paid - paid
-            yield self._evaluate() if progress.updates % every == 0 or not self.private.left else None
+                self._blocks = updates, paid, self.private.steps_paid - paid
+            yield self._evaluate() if progress.updates % every == 0 or not self.private.steps_remaining else None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do: all steps are taken and their results written, as far as process 0 can see."""
         found = metrics.read(self.folder)
-        return not self.private.left and bool(found) and found[-1].paid == self.private.total
+        return not self.private.steps_remaining and bool(found) and found[-1].paid == self.private.total
 
     def _evaluate(self) -> Point | None:
-        if not self.processes.first:
+        if not self.processes.is_main:
             return None
         point, path = self._point(), self.folder / "metrics.jsonl"
         before = _io.raw(path) if path.exists() else b""
@@ -131,7 +131,7 @@ class OpenRun:
 
     def save(self) -> None:
         """Write the checkpoint, the model and the guarantee as they are now; process 0 does it, alone."""
-        if not self.processes.first:
+        if not self.processes.is_main:
             return
         self.trainer.save(self.folder / "checkpoint.pt")
         weights = self.trainer.evaluated.state_dict()
@@ -139,23 +139,23 @@ class OpenRun:
         # copies, because the format has no tied weights; no code can hide in it, and tools of every kind read it
         copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
         _io.write(self.folder / "model.safetensors", safetensors.torch.save(copies))
-        promise = self.promise.to_dict()
-        promise |= {"mechanism": repr(self.mechanism), "paid": self.private.paid, "steps": self.private.total}
+        promise = self.guarantee.to_dict()
+        promise |= {"mechanism": repr(self.mechanism), "paid": self.private.steps_paid, "steps": self.private.total}
         promise |= {"examples": self.examples, "test": self._test()}
         promise |= {"versions": {name: importlib.metadata.version(name) for name in _PARTS}}
         if len(self._books) > 1:
             all_runs = self._books[1].guarantee(self.recipe.delta)
-            promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_stamps": list(all_runs.stamps)}
+            promise |= {"ledger_epsilon": all_runs.epsilon, "ledger_flags": list(all_runs.flags)}
         _io.write(self.folder / "guarantee.json", (json.dumps(promise, indent=2) + "\n").encode())
 
     @property
-    def promise(self) -> Guarantee:
+    def guarantee(self) -> Guarantee:
         """What the steps paid so far promise."""
-        paid = self.private.paid
+        paid = self.private.steps_paid
         if paid not in self._promises and paid in (coming := self._coming()):
             self._promises = guarantees(self.mechanism, coming, self.recipe.delta, examples=self.examples)
         if paid in self._promises:
-            return self._promises[paid].stamped(*self.private.stamps)
+            return self._promises[paid].with_flags(*self.private.flags)
         return self.private.guarantee(self.recipe.delta)
 
     def _coming(self) -> list[int]:
@@ -164,16 +164,16 @@ class OpenRun:
         The last one of a run is left out: its promise is that of the plan.
         """
         updates, paid, block = self._blocks
-        total, every, now = self.private.total, self.recipe.every(self.private.total), self.private.updates
+        total, every, now = self.private.total, self.recipe.every(self.private.total), self.private.num_updates
         if block == 0 or now % every:
             return []
         counts = (paid + -(-(now + number * every - updates) // block) * block for number in range(_AT_ONCE))
         return [count for count in counts if count < total]
 
     @property
-    def cut(self) -> list[Ledger]:
+    def torn_ledgers(self) -> list[Ledger]:
         """Ledgers of this run in which a line was cut short."""
-        return [book for book in self._books if book.cut is not None]
+        return [book for book in self._books if book.torn_steps is not None]
 
     def close(self) -> None:
         """Give the ledgers back."""
@@ -189,17 +189,17 @@ class OpenRun:
         test, (inputs, targets) = self.assembly.test, self.assembly.train
         task, found = self.assembly.task, dict[str, Any]()
         if len(test[0]):
-            right = task.rights(answers(self.trainer.evaluated, test[0]), test[1]).mean()
+            right = task.scores(answers(self.trainer.evaluated, test[0]), test[1]).mean()
             found[task.measure] = task.measured(float(right))
         if self.settings.unsafe:
             with torch.no_grad():
                 found["train_loss"] = float(task.loss(self.trainer.model(inputs), targets))
-        promise = self.promise
-        counts = self.private.updates, self.private.paid, self.private.total
-        return Point(*counts, promise.epsilon, promise.stamps, **found)
+        promise = self.guarantee
+        counts = self.private.num_updates, self.private.steps_paid, self.private.total
+        return Point(*counts, promise.epsilon, promise.flags, **found)
 
 
-def _plan(folder: Path, assembly: Assembly) -> str:
+def _plan(folder: Path, assembly: RunBuilder) -> str:
     """The mechanism of a run as TOML, decided once: a resumed run reads it back, so that calibration cannot drift."""
     path = folder / "mechanism.toml"
     if path.exists():

@@ -13,12 +13,12 @@ from noisette._gradients import trained_parameters
 from noisette._spec import parse
 from noisette.accounting import guarantee
 from noisette.accounting.account import check_delta
-from noisette.accounting.best_of import Search
-from noisette.accounting.num_trials import Trials
+from noisette.accounting.best_of import BestOf
+from noisette.accounting.num_trials import NumTrials
 from noisette.app.datasets import Dataset
 from noisette.app.recipes.recipe import Recipe
 from noisette.app.runs.build import model_of
-from noisette.app.runs.inputs import Seen
+from noisette.app.runs.inputs import ModelInputs
 from noisette.app.runs.run_settings import Settings
 from noisette.errors import InvalidInput, Unaccountable
 from noisette.mechanism import Guarantee, Mechanism
@@ -39,7 +39,7 @@ class Plan:
     """
 
     name: str
-    search: Search
+    search: BestOf
     delta: float
     settings: Settings
     public: str | None = None
@@ -48,11 +48,11 @@ class Plan:
     @property
     def promise(self) -> Guarantee:
         """What the whole search promises."""
-        stamps = ["reproducible"] * self.settings.reproducible + ["inexact"] * self.inexact
-        return guarantee(self.search, self.delta).stamped(*stamps)
+        flags = ["reproducible"] * self.settings.reproducible + ["inexact"] * self.inexact
+        return guarantee(self.search, self.delta).with_flags(*flags)
 
     @property
-    def epsilon_of_one(self) -> float:
+    def single_run_epsilon(self) -> float:
         """The epsilon of the costliest run, were it the only one."""
         return max(guarantee(run, self.delta).epsilon for run in self.search.runs)
 
@@ -79,12 +79,12 @@ class Plan:
             )
         with _io.naming(path):
             settings = Settings.of(folder, json.dumps(found["settings"]))
-            search = parse(str(found["search"]), Search)
+            search = parse(str(found["search"]), BestOf)
             name, delta = str(found["name"]), float(found["delta"])
             return cls(name, search, delta, settings, found["public"], found["inexact"])
 
 
-def mechanisms_of(recipes: Sequence[Recipe], seen: Seen, trials: Trials) -> list[Mechanism]:
+def mechanisms_of(recipes: Sequence[Recipe], seen: ModelInputs, trials: NumTrials) -> list[Mechanism]:
     """The mechanism of each recipe, such that choosing the best of all runs keeps its epsilon."""
     dim = trained_parameters(model_of(recipes[0], seen.data.shape, seen.data.classes))
     known: dict[tuple[Any, ...], Mechanism] = {}
@@ -98,8 +98,8 @@ def mechanisms_of(recipes: Sequence[Recipe], seen: Seen, trials: Trials) -> list
 
 
 def planned(
-    recipes: Sequence[Recipe], seen: Seen, epsilon: float, delta: float, trials: Trials
-) -> tuple[Search, list[Mechanism]]:
+    recipes: Sequence[Recipe], seen: ModelInputs, epsilon: float, delta: float, trials: NumTrials
+) -> tuple[BestOf, list[Mechanism]]:
     """The search that may make a run of any of `recipes`, within `epsilon`, and the mechanism of each of them.
 
     Examples that are held out, where there are some, give scores with noise of their own.
@@ -108,7 +108,7 @@ def planned(
     check_delta(delta, there, UNIT if recipes[0].unit else EXAMPLE)
     for _ in range(20):
         runs = mechanisms_of([replace(recipe, epsilon=aim, delta=delta) for recipe in recipes], seen, trials)
-        search = Search(tuple(runs), trials, None if seen.held is None else _score(seen.held, aim, delta, trials))
+        search = BestOf(tuple(runs), trials, None if seen.held is None else _score(seen.held, aim, delta, trials))
         reached = guarantee(search, delta).epsilon
         if reached <= epsilon:
             return search, runs
@@ -116,8 +116,8 @@ def planned(
     raise Unaccountable("no noise was found that keeps the budget.", hint="try settings that are more alike")
 
 
-def _score(held: Dataset, epsilon: float, delta: float, trials: Trials) -> Mechanism:
+def _score(held: Dataset, epsilon: float, delta: float, trials: NumTrials) -> Mechanism:
     """The release of one score, such that choosing by it keeps `epsilon` for those who are `held` out."""
     # a little below, or the worse of both parts, each at the edge of the budget, would be computed as just beyond it
     found = plan_means(1, 0.998 * epsilon, delta, trials=trials)
-    return found if held.train_units is None else found.replace(sampling=found.sampling.replace(of=UNIT))
+    return found if held.train_units is None else found.replace(sampling=found.sampling.replace(unit=UNIT))

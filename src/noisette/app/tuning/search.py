@@ -17,12 +17,12 @@ from noisette import _io
 from noisette._spec import positive
 from noisette.accounting import Ledger, read_ledger
 from noisette.accounting.account import check_delta
-from noisette.accounting.num_trials import Trials, trials_of
+from noisette.accounting.num_trials import NumTrials, num_trials_from_name
 from noisette.app import datasets
 from noisette.app.features import Progress
 from noisette.app.recipes import Recipe
-from noisette.app.runs import Assembly, metrics, new_folder
-from noisette.app.runs.inputs import Seen
+from noisette.app.runs import RunBuilder, metrics, new_folder
+from noisette.app.runs.inputs import ModelInputs
 from noisette.app.runs.run_folder import alone
 from noisette.app.runs.run_settings import Settings
 from noisette.app.runs.training_run import check_device
@@ -35,7 +35,7 @@ from noisette.mechanism import Guarantee, Mechanism
 from noisette.random import Generator
 from noisette.training import Processes
 
-__all__ = ["Tuned", "begin", "go_on", "tune"]
+__all__ = ["TuneResult", "resume_search", "start_search", "tune"]
 
 _NOTE = """\
 PRIVATE. How many runs there are in this folder, what they scored and how long they took is covered by no epsilon.
@@ -45,18 +45,18 @@ delete this folder when the search is done.
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """What a search publishes. `winner` is the folder of the run that was chosen, None where no run was made.
 
-    `promise` covers the whole search; `epsilon_of_one` is what a single run would have cost. `settings` are those that
-    were chosen, of the ones that were tried, and `score` is what the winner was chosen by, None where that is not a
-    number.
+    `promise` covers the whole search; `single_run_epsilon` is what a single run would have cost. `settings` are those
+    that were chosen, of the ones that were tried, and `score` is what the winner was chosen by, None where that is not
+    a number.
     """
 
     winner: Path | None
-    promise: Guarantee
-    epsilon_of_one: float
-    trials: Trials
+    guarantee: Guarantee
+    single_run_epsilon: float
+    trials: NumTrials
     settings: dict[str, Any] | None = None
     score: float | None = None
 
@@ -73,12 +73,12 @@ def tune(
     ray: str | None = None,
     seed: int | None = None,
     **options: Any,
-) -> Tuned:
+) -> TuneResult:
     """Choose the best settings for `recipe` among `candidates`, and its model, within `epsilon` for all of it.
 
     `candidates` is a grid, like ``{"lr": [0.5, 1, 2], "momentum": LogUniform(0.1, 0.9)}``, or a list of settings. The
     number of runs follows `law` with the mean `trials`. Runs are made in `jobs` processes, or on the Ray cluster at the
-    address `ray`. `begin` has the other options.
+    address `ray`. `start_search` has the other options.
 
     **Formal guarantees.** What is returned, and the folder of the winner, are covered by `promise`. The folder of the
     search has a part that is private, and says so.
@@ -87,17 +87,19 @@ def tune(
     """
     check_workers(jobs, ray)
     chosen = Recipe.load(recipe) if isinstance(recipe, str) else recipe
-    folder = begin(runs, chosen, candidates, epsilon=epsilon, trials=trials_of(law, trials), seed=seed, **options)
-    return go_on(folder, jobs=jobs, ray=ray, seed=seed)
+    folder = start_search(
+        runs, chosen, candidates, epsilon=epsilon, trials=num_trials_from_name(law, trials), seed=seed, **options
+    )
+    return resume_search(folder, jobs=jobs, ray=ray, seed=seed)
 
 
-def begin(
+def start_search(
     root: str | Path,
     recipe: Recipe,
     candidates: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     epsilon: float,
-    trials: Trials,
+    trials: NumTrials,
     delta: float | None = None,
     held_out: float = 0.2,
     public: str | None = None,
@@ -114,25 +116,27 @@ def begin(
     from a share `held_out` of the training examples, with noise, or from the data set `public`.
     """
     root, delta = Path(root), check_delta(recipe.delta if delta is None else delta)
-    recipe = replace(recipe, data=datasets.settled(recipe.data))  # the search may be resumed from another folder
-    public = None if public is None else datasets.settled(public)
+    recipe = replace(
+        recipe, data=datasets.public_bounds_of(recipe.data)
+    )  # the search may be resumed from another folder
+    public = None if public is None else datasets.public_bounds_of(public)
     base = replace(recipe.changed(epsilon=positive("epsilon", epsilon)), held_out=0.0 if public else held_out)
     several = Candidates.of(candidates)
     if public is None and not base.held_out:
         raise InvalidInput("nothing is held out to choose by.", hint="hold out 0.2, or choose by public data")
-    whose = people or datasets.people(recipe.data)
-    if public is not None and datasets.people(public) in (datasets.people(recipe.data), whose):
+    whose = people or datasets.population(recipe.data)
+    if public is not None and datasets.population(public) in (datasets.population(recipe.data), whose):
         raise InvalidInput(
             f"{public} is what the runs are trained on, and private.", hint="choose by another data set, or hold out"
         )
     recipes = [_settled(base, row, delta) for row in several.corners()]
-    seen = Seen.of(base, data_root, progress=progress)
+    seen = ModelInputs.of(base, data_root, progress=progress)
     if public is not None:
         _check_public(public, data_root, seen, base)
     search, mechanisms = planned(recipes, seen, base.epsilon or 0.0, delta, trials)
     known = dict(zip(map(_kind, recipes), mechanisms, strict=True))
     tried = [  # or it cannot be trained
-        Assembly(one, seen.data, check_device(device)).trainer(known[_kind(one)]).private
+        RunBuilder(one, seen.data, check_device(device)).trainer(known[_kind(one)]).private
         for one in {(_kind(one), one.denoiser): one for one in recipes}.values()
     ]
     plan = Plan(
@@ -147,7 +151,7 @@ def begin(
             reproducible=seed is not None,
         ),
         public,
-        inexact=any("inexact" in one.stamps for one in tried),
+        inexact=any("inexact" in one.flags for one in tried),
     )
     generator = Generator(seed, purpose="search")
     contents = {"search.json": plan.to_json(), f"{PRIVATE}/PRIVATE.txt": _NOTE}
@@ -191,7 +195,7 @@ def _trial(
     }
 
 
-def _check_public(name: str, root: str | Path | None, seen: Seen, recipe: Recipe) -> None:
+def _check_public(name: str, root: str | Path | None, seen: ModelInputs, recipe: Recipe) -> None:
     inputs, targets = public_examples(name, root, recipe)
     strange = recipe.target_bounds is None and int(targets.max()) >= seen.data.classes
     if tuple(inputs.shape[1:]) != seen.shape or strange:
@@ -204,7 +208,7 @@ def _check_public(name: str, root: str | Path | None, seen: Seen, recipe: Recipe
 # -- the search itself -------------------------------------------------------------------------------------------------
 
 
-def go_on(folder: str | Path, *, jobs: int = 1, ray: str | None = None, seed: int | None = None) -> Tuned:
+def resume_search(folder: str | Path, *, jobs: int = 1, ray: str | None = None, seed: int | None = None) -> TuneResult:
     """Pay for the search in `folder`, make the runs that are not made yet, and publish the best one.
 
     A search that was killed keeps its price, its number of runs and their settings.
@@ -230,11 +234,11 @@ def _pay(folder: Path, plan: Plan, again: bool) -> None:
     with Ledger(folder / "ledger.jsonl", data=plan.settings.people, must_exist=again) as own:
         if own.spent(plan.search):
             return
-        stamps = plan.promise.stamps
+        flags = plan.promise.flags
         if plan.settings.shared is not None:
             with Ledger(plan.settings.shared, data=plan.settings.people) as book:
-                book.spend(plan.search, stamps=stamps)
-        own.spend(plan.search, stamps=stamps)
+                book.spend(plan.search, flags=flags)
+        own.spend(plan.search, flags=flags)
 
 
 def _publish(folder: Path, plan: Plan, places: Sequence[Path]) -> None:
@@ -272,7 +276,7 @@ def _winner_of(folder: Path, plan: Plan) -> Path | None:
 def _winner(folder: Path, plan: Plan, won: Path) -> dict[str, str | bytes]:
     """The files of the winner's folder, from those of the run at `won`."""
     promise = plan.promise
-    found = [replace(one, epsilon=promise.epsilon, stamps=promise.stamps) for one in metrics.read(won)]
+    found = [replace(one, epsilon=promise.epsilon, flags=promise.flags) for one in metrics.read(won)]
     kept = ("recipe.toml", "mechanism.toml", "model.pt", "model.safetensors", "features.pt")
     contents: dict[str, str | bytes] = {name: _io.raw(won / name) for name in kept if (won / name).exists()}
     return contents | {
@@ -286,7 +290,7 @@ def _winner(folder: Path, plan: Plan, won: Path) -> dict[str, str | bytes]:
 def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
     trained = _io.record(won / "guarantee.json")
     told = plan.promise.to_dict() | {
-        "epsilon_of_one": plan.epsilon_of_one,
+        "single_run_epsilon": plan.single_run_epsilon,
         "mechanism": repr(Mechanism.from_toml(_io.text(won / "mechanism.toml"))),
         "search": repr(plan.search),
         "paid": steps,
@@ -297,11 +301,11 @@ def _promised(plan: Plan, won: Path, steps: int) -> dict[str, Any]:
     }
     if plan.settings.shared is not None:
         everything = read_ledger(plan.settings.shared).guarantee(plan.delta)
-        told |= {"ledger_epsilon": everything.epsilon, "ledger_stamps": list(everything.stamps)}
+        told |= {"ledger_epsilon": everything.epsilon, "ledger_flags": list(everything.flags)}
     return told
 
 
-def _published(folder: Path, plan: Plan) -> Tuned:
+def _published(folder: Path, plan: Plan) -> TuneResult:
     found = _io.record(folder / "result.json")
     winner = None if found["winner"] is None else folder.parent / str(found["winner"])
     if winner is not None and not winner.is_dir():
@@ -309,4 +313,6 @@ def _published(folder: Path, plan: Plan) -> Tuned:
             f"the search in {folder} is complete, and {winner}, which it has chosen, is gone.",
             hint="bring it back from where it is now: what a search has chosen it does not make again",
         )
-    return Tuned(winner, plan.promise, plan.epsilon_of_one, plan.search.trials, found["settings"], found["score"])
+    return TuneResult(
+        winner, plan.promise, plan.single_run_epsilon, plan.search.trials, found["settings"], found["score"]
+    )

@@ -105,7 +105,7 @@ def read_option(text: str) -> tuple[str, Any]:
     name, equals, values = text.partition("=")
     name = name.strip()
     if not equals:
-        raise InvalidInput(f"{text!r} is not NAME=VALUES.", hint="write for example --try lr=0.5,1,2")
+        raise InvalidInput(f"{text!r} is not NAME=VALUES.", hint="write for example --grid lr=0.5,1,2")
     kind = _kind(name)
     low, dots, high = values.partition("..")
     if dots and kind is float:
@@ -130,7 +130,7 @@ def _read(name: str, text: str, kind: type) -> Any:
         return kind(text.strip())
     except ValueError:
         raise InvalidInput(
-            f"{name} is {text.strip()!r}, not a number.", hint=f"write for example --try {name}=1,2"
+            f"{name} is {text.strip()!r}, not a number.", hint=f"write for example --grid {name}=1,2"
         ) from None
 
 

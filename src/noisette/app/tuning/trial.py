@@ -16,7 +16,7 @@ from noisette.accounting import read_ledger
 from noisette.app import datasets
 from noisette.app.datasets import Dataset
 from noisette.app.datasets._published_files import cache_folder
-from noisette.app.features import cached
+from noisette.app.features import transform_cached
 from noisette.app.recipes.recipe import Recipe
 from noisette.app.recipes.tasks import Task
 from noisette.app.runs.run_folder import reopen
@@ -25,7 +25,7 @@ from noisette.app.tuning.plan import Plan
 from noisette.errors import InvalidInput, LedgerError
 from noisette.private_means import private_means
 from noisette.training import answers
-from noisette.training._units import numbered
+from noisette.training._units import encode_ids
 
 __all__ = ["PRIVATE", "best", "make", "place", "public_examples", "score", "score_at"]
 
@@ -55,7 +55,7 @@ def make(folder: Path, seed: int | None, threads: int | None, number: int) -> No
     try:
         if opened.mechanism not in plan.search.runs:
             raise InvalidInput(f"{here} is not a run of its search.", hint="restore its mechanism.toml")
-        if "inexact" in opened.private.stamps and not plan.inexact:
+        if "inexact" in opened.private.flags and not plan.inexact:
             raise InvalidInput(
                 "here an example may change how others are rounded, which was not so where the search was planned.",
                 hint="go on where it was planned, with as many jobs",
@@ -81,8 +81,8 @@ def score(plan: Plan, opened: OpenRun, seed: int | None = None) -> float:
         root = plan.settings.data_root
         inputs, targets = public_examples(plan.public, None if root is None else Path(root), opened.recipe)
         if seen.fixed is not None:
-            inputs = cached(seen.fixed, inputs, cache_folder())
-        return float(task.rights(answers(model, inputs.to(device)), targets.to(device)).mean())
+            inputs = transform_cached(seen.fixed, inputs, cache_folder())
+        return float(task.scores(answers(model, inputs.to(device)), targets.to(device)).mean())
     if seen.held is None or plan.search.score is None:
         raise InvalidInput("no examples are held out to choose by.", hint="restore the recipe of the run")
     right = _right(task, model, seen.held, device)[:, None]
@@ -91,10 +91,10 @@ def score(plan: Plan, opened: OpenRun, seed: int | None = None) -> float:
 
 def _right(task: Task, model: nn.Module, held: Dataset, device: torch.device) -> Tensor:
     """How right the model is for everybody in `held` (N,), in [0, 1]: the mean over their examples."""
-    right = task.rights(answers(model, held.train_inputs.to(device)), held.train_targets.to(device)).cpu()
+    right = task.scores(answers(model, held.train_inputs.to(device)), held.train_targets.to(device)).cpu()
     if held.train_units is None:
         return right
-    whose = torch.from_numpy(numbered(held.train_units))
+    whose = torch.from_numpy(encode_ids(held.train_units))
     return torch.bincount(whose, weights=right) / torch.bincount(whose)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from noisette._gradients import Gradients, rules
+from noisette._gradients import PerExampleGradients, rules
 from noisette._gradients.flat_params import Layout
 from noisette._gradients.rules import base
 from noisette.encoders import L2, Ranked
@@ -33,7 +33,7 @@ class Scale(nn.Module):
 
 RULE = """
 from noisette._gradients.rules import Rule
-from noisette._gradients.grad_forms import Rows
+from noisette._gradients.grad_forms import DenseRows
 {imported}
 
 class ScaleRule(Rule):
@@ -41,7 +41,7 @@ class ScaleRule(Rule):
 
     def run(self, layer, use, x):
         out = x * use["gamma"]
-        return use.note(out, gamma=lambda g: Rows(({made}).reshape(len(x), -1, x.shape[-1]).sum(dim=1)))
+        return use.note(out, gamma=lambda g: DenseRows(({made}).reshape(len(x), -1, x.shape[-1]).sum(dim=1)))
 """
 
 
@@ -94,14 +94,14 @@ def test_its_sums_are_encoded_by_the_kernel(folder: Path) -> None:
     rows = torch.empty(9, Layout(model).dim)
     ways(model)[0].rows((x, torch.zeros(9)), rows)
     for encoder in (L2(dim=rows.shape[1], radius=0.5), Ranked(dim=rows.shape[1], radius=0.5)):
-        found = Gradients(model, bent)._fused_sum(encoder, (x, torch.zeros(9)))
+        found = PerExampleGradients(model, bent)._fused_sum(encoder, (x, torch.zeros(9)))
         torch.testing.assert_close(found, encoder.encode_sum(rows).unsafe_values(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_wrong_rule_is_found_out_and_given_up(folder: Path) -> None:
     imported(folder, "scale_rule", RULE.format(**BY_CLASS, made="g"))
     model, x, y = model_of(imported(folder, "scales")), torch.randn(6, 3).double(), torch.arange(6) % 2
-    gradients = Gradients(model, nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model, nn.CrossEntropyLoss())
     assert gradients.path == "layers"
     gradients.check((x, y))
     assert gradients.path == "vmap"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from noisette import Encoder
-from noisette._gradients import Gradients, rules
+from noisette._gradients import PerExampleGradients, rules
 from noisette._gradients.flat_params import Layout
 from noisette._gradients.rules.base import _RULES, Rule
 from noisette.encoders import L2, Ranked, Snap
@@ -82,7 +82,7 @@ def test_encoded_sums_are_those_of_encoded_rows(name: str) -> None:
     ways(model)[-1].rows((x, y), rows)
     radius = 0.5 * float(rows.norm(dim=1).median())
     for encoder in encoders(layout, radius):
-        gradients = Gradients(model, bent)
+        gradients = PerExampleGradients(model, bent)
         found = gradients._fused_sum(encoder, (x, y))
         assert found is not None
         expected = encoder.encode_sum(rows).unsafe_values()
@@ -197,7 +197,7 @@ def test_adapters_count_beside_weights_of_few_bits(weights: torch.dtype) -> None
         parameter.data.copy_(torch.tensor(next(value for key, value in values.items() if key in name)))
     x, y = torch.tensor([[1.0, -1.0]]).to(weights).expand(16, 2), torch.zeros(16)
     with torch.autocast("cpu", torch.bfloat16, enabled=weights == torch.float32):
-        rows = all_rows(Gradients(layer, bent), x, y)
+        rows = all_rows(PerExampleGradients(layer, bent), x, y)
         expected = reference(layer, bent, x, y)
     torch.testing.assert_close(rows, expected.float(), rtol=0.02, atol=1e-3)
     assert 0.8 < float(rows[0, 0]) / (3 * 0.5 / 3) < 0.95, "the cosine of a half, and not of 0"
@@ -208,12 +208,12 @@ def test_an_adapter_that_is_merged_gets_no_gradient_and_one_that_is_merged_later
     torch.manual_seed(0)
     model = nn.Sequential(adapted(), nn.Linear(3, 3)).double()
     x, y, loss = torch.randn(6, 4, 5).double(), torch.randint(3, (6, 3)), nn.CrossEntropyLoss()
-    gradients = Gradients(model, loss)
+    gradients = PerExampleGradients(model, loss)
     assert all_rows(gradients, x, y)[:, 0].abs().min() > 0
     model[0].merge()
     with refused(InvalidInput, match="otherwise than when it was checked"):
         all_rows(gradients, x, y)
-    rows = all_rows(Gradients(model, loss), x, y)
+    rows = all_rows(PerExampleGradients(model, loss), x, y)
     torch.testing.assert_close(rows, reference(model, loss, x, y))
     first = model[0].lora_A["default"].weight.numel()
     assert not rows[:, :first].any()
@@ -258,7 +258,7 @@ def test_a_class_of_its_own_goes_the_general_way() -> None:
     torch.manual_seed(0)
     model, x, y = Scaled(4, 3).double(), torch.randn(5, 4).double(), torch.randint(3, (5,))
     loss = nn.CrossEntropyLoss()
-    gradients = Gradients(model, loss)
+    gradients = PerExampleGradients(model, loss)
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, loss, x, y))
     assert gradients.path == "vmap"
 
@@ -267,6 +267,6 @@ def test_a_weight_that_is_computed_goes_the_general_path() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.Linear(3, 3)).double()
     x, y, loss = torch.randn(5, 4).double(), torch.randint(3, (5,)), nn.CrossEntropyLoss()
-    gradients = Gradients(model, loss)
+    gradients = PerExampleGradients(model, loss)
     torch.testing.assert_close(all_rows(gradients, x, y), reference(model, loss, x, y))
     assert gradients.path == "vmap"

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from noisette._gradients import Gradients
-from noisette._gradients.batched_layers import Sites
+from noisette._gradients import PerExampleGradients
+from noisette._gradients.batched_layers import LayerCallRecorder
 from noisette._gradients.flat_params import Layout
-from noisette._gradients.grad_forms import Added, Term
+from noisette._gradients.grad_forms import GradForm, Sum
 from noisette._gradients.layer_strategy import Layers
-from noisette._gradients.loss_adapter import aim_of
-from noisette._gradients.state_guard import Calls, Unfit
+from noisette._gradients.loss_adapter import adapt_loss
+from noisette._gradients.state_guard import ModelTracer, StrategyNotApplicable
 from noisette._gradients.strategies import Loop
 from noisette.encoders import L2, Ranked
 from tests.support.gradient_models import reference
@@ -282,10 +282,10 @@ def test_encoded_sums_are_those_of_rows(name: str) -> None:
     """Rows of one parameter from several terms are added before a norm is taken or a rank is found."""
     model, x = build(name, torch.float32, count=9)
     rows = torch.empty(9, Layout(model).dim)
-    Loop(aim_of(model, bent), Layout(model), Calls(model, bent)).rows((x, torch.zeros(9)), rows)
+    Loop(adapt_loss(model, bent), Layout(model), ModelTracer(model, bent)).rows((x, torch.zeros(9)), rows)
     radius = 0.5 * float(rows.norm(dim=1).median())
     for encoder in (L2(dim=rows.shape[1], radius=radius), Ranked(dim=rows.shape[1], radius=radius)):
-        found = Gradients(model, bent)._fused_sum(encoder, (x, torch.zeros(9)))
+        found = PerExampleGradients(model, bent)._fused_sum(encoder, (x, torch.zeros(9)))
         assert found is not None
         expected = encoder.encode_sum(rows).unsafe_values()
         assert float((found - expected).norm() / expected.norm()) < 1e-3
@@ -295,9 +295,9 @@ def test_every_use_of_a_tied_weight_is_a_term() -> None:
     model, x = build("a table that is also the output layer")
     (way,) = ways(model)
     table, bias = way.terms((x, torch.zeros(4)))
-    assert isinstance(table, Added)
+    assert isinstance(table, Sum)
     assert len(table._terms) == 2
-    assert not isinstance(bias, Added)
+    assert not isinstance(bias, Sum)
 
 
 @pytest.mark.parametrize(
@@ -311,14 +311,14 @@ def test_every_use_of_a_tied_weight_is_a_term() -> None:
 def test_a_frozen_parameter_gets_no_term(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is computed for it, nor for a call under no_grad."""
     model, x = build(name)
-    seen: list[dict[Tensor, list[Term]]] = []
-    honest = Sites.terms
+    seen: list[dict[Tensor, list[GradForm]]] = []
+    honest = LayerCallRecorder.terms
 
-    def terms(self: Sites, ends: list[Tensor | None]) -> dict[Tensor, list[Term]]:
+    def terms(self: LayerCallRecorder, ends: list[Tensor | None]) -> dict[Tensor, list[GradForm]]:
         seen.append(honest(self, ends))
         return seen[-1]
 
-    monkeypatch.setattr(Sites, "terms", terms)
+    monkeypatch.setattr(LayerCallRecorder, "terms", terms)
     (way,) = ways(model)
     assert len(way.terms((x, torch.zeros(4)))) == len(Layout(model).parameters)
     (found,) = seen
@@ -333,8 +333,8 @@ def test_frozen_layers_leave_no_place_in_the_graph(monkeypatch: pytest.MonkeyPat
     base = [part for _ in range(4) for part in (frozen(nn.Linear(5, 5)), nn.Tanh())]
     model = nn.Sequential(*base, nn.Linear(5, 2)).double()
     lengths: list[int] = []
-    honest = Sites.edges
-    monkeypatch.setattr(Sites, "edges", lambda self: lengths.append(len(found := honest(self))) or found)
+    honest = LayerCallRecorder.edges
+    monkeypatch.setattr(LayerCallRecorder, "edges", lambda self: lengths.append(len(found := honest(self))) or found)
     check(model, torch.randn(4, 5).double())
     assert set(lengths) == {1}
 
@@ -349,7 +349,7 @@ def test_an_input_changed_in_place_afterwards_is_unfit() -> None:
         return out
 
     model = Model(overwrites, norm=nn.LayerNorm(5)).double()
-    with pytest.raises(Unfit, match="changed in place"):
+    with pytest.raises(StrategyNotApplicable, match="changed in place"):
         ways(model)[0].terms((torch.randn(4, *X).double(), torch.zeros(4)))
 
 
@@ -365,9 +365,9 @@ def test_a_weight_that_a_hook_computes() -> None:
     model = nn.Sequential(layer, nn.Tanh(), nn.Linear(5, 3)).double()
     x, y = torch.randn(4, 5).double(), torch.zeros(4)
     model(x)  # which leaves a computed weight in the layer
-    with pytest.raises(Unfit, match="computed from parameters"):
+    with pytest.raises(StrategyNotApplicable, match="computed from parameters"):
         ways(model)[0].terms((x, y))
-    gradients = Gradients(model, bent)
+    gradients = PerExampleGradients(model, bent)
     (rows,) = gradients.chunks((x, y))
     torch.testing.assert_close(rows, reference(model, bent, x, y), rtol=1e-10, atol=1e-12)
     assert gradients.path == "vmap"
