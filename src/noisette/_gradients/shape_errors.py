@@ -82,9 +82,10 @@ def _hint(said: str, dtype: torch.dtype) -> str:
         return "compute nothing in place in the model; noisette.fix(model) does that for activations"
     if "bounding box" in said.lower() or "targets should not be none" in said.lower():
         return (
-            "a model for detection takes lists of images and of targets: give noisette.objectives.per_example(objective) "
-            "that makes them and adds up the losses; made-up boxes are any numbers between 0 and 1, so let an example "
-            "have corners and sizes, and let the objective add them, as torch.cat([at, at + size], 1)"
+            "a model for detection takes lists of images and of targets: give "
+            "noisette.objectives.per_example(objective) that makes them and adds up the losses; made-up boxes are any "
+            "numbers between 0 and 1, so let an example have corners and sizes, and let the objective add them, as "
+            "torch.cat([at, at + size], 1)"
         )
     return (
         f"give inputs in the type of the model ({_short(dtype)}), classes as int64 (N,), and other targets in the "

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisette.errors import Unaccountable
+from noisette.errors import MissingExtra, Unaccountable
 
 __all__ = ["LARGEST_LOSS", "Array", "Pmf", "connect_dots", "excess", "log_sum"]
 
@@ -97,8 +97,10 @@ class Pmf:
 
     def to_dp_accounting(self) -> Any:
         """The same distribution as an object of dp_accounting."""
-        from dp_accounting.pld import pld_pmf  # noqa: PLC0415 - takes a second to import
-
+        try:
+            from dp_accounting.pld import pld_pmf  # noqa: PLC0415 - takes a second to import
+        except ModuleNotFoundError:
+            raise MissingExtra.of("dp-accounting", extra="export") from None
         # without the zeros at the top, through which it would loop one by one
         used = self.probs[: 1 + int(np.flatnonzero(self.probs).max(initial=0))]
         return pld_pmf.DensePLDPmf(self.step, self.lower, used, min(self.infinity, 1.0), True)

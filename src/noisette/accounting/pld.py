@@ -18,7 +18,7 @@ from noisette.accounting._truncation import exchanges
 from noisette.accounting.base import Accountant
 from noisette.accounting.best_of import BestOf, Expenditure, component_mechanisms
 from noisette.accounting.composition import compose, window
-from noisette.errors import Unaccountable
+from noisette.errors import MissingExtra, Unaccountable
 from noisette.mechanism import Mechanism
 
 __all__ = ["Losses", "Pld", "privacy_loss", "privacy_losses"]
@@ -62,8 +62,10 @@ class Losses:
 
     def to_dp_accounting(self) -> Any:
         """The same as an object of dp_accounting, which can be composed with others of its kind."""
-        from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
-
+        try:
+            from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - takes a second to import
+        except ModuleNotFoundError:
+            raise MissingExtra.of("dp-accounting", extra="export") from None
         sides = self.removed.to_dp_accounting(), self.added.to_dp_accounting()
         return privacy_loss_distribution.PrivacyLossDistribution(*sides)
 

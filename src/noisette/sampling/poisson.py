@@ -19,8 +19,8 @@ class Poisson(Spec):
     """Every unit joins every batch with probability `rate`, independently of all others.
 
     A unit is an example or, where `unit` says so, a person with all of theirs. With `max_batch`, one that came out
-    larger is cut to as many units, chosen at random; what that costs is computed from `population`, the public number of
-    those that there are (or more than there are).
+    larger is cut to as many units, chosen at random; what that costs is computed from `population`, the public number
+    of those that there are (or more than there are).
 
     >>> Poisson(256 / 60000, max_batch=512, population=60000)
     Poisson(rate=0.004266666666666667, max_batch=512, population=60000, unit='example')

@@ -49,8 +49,8 @@ def plan(
     parameters and the noise's scale follows from the budget. By default gradients are clipped, and noise is Gaussian.
 
     With `units`, one id for each example, people are drawn and protected with all of their examples: `batch` counts
-    people. With `cap`, no batch is ever larger than the mechanism's ``sampling.max_batch``, chosen so that cutting those
-    that are costs at most a hundredth of delta: memory is then fixed beforehand.
+    people. With `cap`, no batch is ever larger than the mechanism's ``sampling.max_batch``, chosen so that cutting
+    those that are costs at most a hundredth of delta: memory is then fixed beforehand.
 
     >>> import torch
     >>> found = plan(nn.Linear(4, 2), torch.randn(1000, 4), epsilon=3.0, delta=1e-5, batch=100, epochs=2)

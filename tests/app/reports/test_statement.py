@@ -287,7 +287,7 @@ def test_the_winner_of_a_search_tells_its_price(noisette: Command, tmp_path: Pat
     assert tuned.winner is not None
     run = Run.read(tuned.winner)
     assert run.examples == 50
-    assert run.versions.keys() == {"noisette", "torch", "dp-accounting"}
+    assert run.versions.keys() == {"noisette", "numpy", "scipy", "torch"}
     assert run.promise == tuned.guarantee
     text = noisette("show", tuned.winner, "--statement").out
     assert "and how they were chosen" not in text, "that is protected"

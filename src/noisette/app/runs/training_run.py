@@ -27,8 +27,8 @@ from noisette.training import Processes, answers
 
 __all__ = ["OpenRun", "check_device"]
 
-_PARTS = ("noisette", "torch", "dp-accounting")
-"""Packages whose versions are told with a promise."""
+_PARTS = ("noisette", "numpy", "scipy", "torch")
+"""Packages that epsilon was computed with, and the gradients; their versions are told with it."""
 _AT_ONCE = 20
 """Evaluations whose epsilons are computed together: one by one they take longer than the steps of a small run."""
 
