@@ -31,13 +31,13 @@ def main(small: bool = False) -> float:
         mine = slice(processes.rank, EXAMPLES, processes.size)  # what this process alone holds
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(64, 10))
-        books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if processes.first else []
+        books = [Ledger(Path(folder) / "ledger.jsonl", data="digits")] if processes.is_main else []
         private = make_private(model, nn.CrossEntropyLoss(), (x[mine], y[mine]), mechanism, ledger=books, sharded=True)
         optimizer = torch.optim.SGD(model.parameters(), lr=2.0, momentum=0.5)
         for _ in private:
             optimizer.step()
         right = accuracy(model, x[EXAMPLES:], y[EXAMPLES:])
-        if processes.first:
+        if processes.is_main:
             promise = private.guarantee(delta=1e-5)
             print(f"{processes.size} processes, test accuracy {right:.1%}, {promise}")
         for book in books:

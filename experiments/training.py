@@ -42,7 +42,7 @@ _FEW = 120  # steps at which the distance is noted, evenly spaced in their logar
 class TracedKS(KS):
     """The paper's denoiser, with its last distance in its state: a function of the release, so public."""
 
-    def _start(self, dim: int) -> State:  # noqa: ARG002
+    def _init_state(self, dim: int) -> State:  # noqa: ARG002
         return {"distance": torch.zeros((), dtype=torch.float64)}
 
     def _update(self, released: Released, state: State) -> tuple[Tensor, State]:  # noqa: ARG002

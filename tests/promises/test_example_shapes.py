@@ -34,6 +34,18 @@ class Sorting(nn.Module):
         return self.out(inside.mean(dim=1))
 
 
+class Remembering(nn.Module):
+    """Keeps the length of the longest sequence so far, and its outputs depend on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.longest = nn.Linear(5, 3), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.longest = max(self.longest, x.shape[1])
+        return self.out(x.mean(dim=1)) * self.longest
+
+
 def sequences(count: int, length: int) -> tuple[Tensor, Tensor]:
     public = torch.Generator().manual_seed(length)
     return torch.randn(count, length, 5, generator=public), torch.arange(count) % 3
@@ -144,3 +156,65 @@ def test_memory_that_is_missing_is_told_without_a_number(monkeypatch: pytest.Mon
     with refused(InvalidInput, match="does not fit into memory") as caught:
         gradients.encoded_sum(L2(dim=gradients.dim), batch)
     assert "48123" not in str(caught.value)
+
+
+def test_a_model_that_keeps_what_shapes_it_has_seen_is_refused_from_then_on() -> None:
+    """A longer example would change all others: it cannot be computed, and nothing after it can."""
+    torch.manual_seed(0)
+    gradients = PerExampleGradients(Remembering(), nn.CrossEntropyLoss())
+    gradients.check(sequences(1, 4))
+    encoder = L2(dim=gradients.dim)
+    gradients.encoded_sum(encoder, sequences(9, 4))
+    for length in (9, 4, 9):
+        with refused(InvalidInput, match="keeps Remembering.longest"):
+            gradients.encoded_sum(encoder, sequences(9, length))
+
+
+@pytest.mark.parametrize("product", [torch.prod, lambda h, dim: torch.cumprod(h, dim)[:, -1]])
+def test_a_zero_of_one_example_changes_no_other(product: Any) -> None:
+    """Torch has two formulas for the derivative of a product, and takes the slow one if any number is zero."""
+
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return product(torch.relu(self.layer(x) + 0.3).unflatten(1, (3, 2)), 1)
+
+    torch.manual_seed(0)
+    gradients = PerExampleGradients(Product(), nn.CrossEntropyLoss(), exactly=True)
+    x, y = torch.randn(21, 5), torch.arange(21) % 2
+    gradients.check((x, y))
+    encoder = L2(dim=gradients.dim, radius=0.1)
+    whole = sum_of(gradients, encoder, (x, y))
+    for one in range(0, 21, 4):
+        others = torch.arange(21) != one
+        rest = sum_of(gradients, encoder, (x[others], y[others]), (x[[one]], y[[one]]))
+        assert torch.equal(whole, rest)
+
+
+class Naming(nn.Module):
+    """Names an attribute by a value of an example, once there is a large one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if float(x.max()) > 40:
+            setattr(self, f"value_{int(x.max())}", 1)
+        return self.out(x)
+
+
+@pytest.mark.filterwarnings("ignore::noisette._gradients.SlowPath")
+def test_an_error_on_an_example_that_was_drawn_does_not_name_what_it_did() -> None:
+    x = torch.randn(8, 3)
+    x[5, 0] = 57.0
+    mechanism = Mechanism(L2(), Gaussian(1.0), rate=1.0, steps=3)
+    run = make_private(Naming(), nn.CrossEntropyLoss(), (x, torch.arange(8) % 3), mechanism, seed=1)
+    for _ in range(2):
+        with refused(InvalidInput, match="did not do when it was checked") as caught:
+            run.step()
+        assert "57" not in str(caught.value)
+        assert caught.value.__context__ is None

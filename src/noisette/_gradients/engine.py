@@ -229,6 +229,7 @@ class PerExampleGradients:
         """The made-up examples that the model could run, on which it was checked."""
         size(batch)
         self._check()
+        self._calls.checking = True
         batch = change(batch, lambda part: part.new_empty((0, *part.shape[1:]), device=self.device))
         *others, last = synthetic_batches(batch)
         with waiting(type(self.model).__name__), torch.enable_grad(), dropout_disabled(self._aim, self.device):
@@ -254,6 +255,7 @@ class PerExampleGradients:
                 exactly=self._exactly,
             )
         self._layout.spare()
+        self._calls.checking = False
         self._like, self._trusted = batch, self._situation()
         self._say()
         return made

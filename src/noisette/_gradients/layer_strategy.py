@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,19 @@ def _as_it_is(values: Tensor, requires_grad: bool = True) -> Tensor:  # noqa: AR
     return values
 
 
+def _by_zeros(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A product whose derivative torch computes by another formula where any number of any example is zero."""
+
+    def instead(x: Tensor, *rest: Any, **options: Any) -> Tensor:
+        if x.is_floating_point():
+            raise StrategyNotApplicable("one example with a zero would change how the others are computed")
+        return product(x, *rest, **options)
+
+    return instead
+
+
 _INSTEAD: Instead = {
+    **{f: _by_zeros(f) for f in (torch.prod, Tensor.prod, torch.cumprod, Tensor.cumprod, Tensor.cumprod_)},
     F.scaled_dot_product_attention: batched_sdpa,
     F.adaptive_avg_pool2d: averaged,
     F.max_pool2d: pooled,

@@ -61,17 +61,38 @@ def on_private(run: Callable[[], _T]) -> _T:
         memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
     # not while the first error is handled: it would be kept as the context of this one
     if changed:
-        raise InvalidInput(
+        raise Withheld(
             "the model computes its gradients otherwise than when it was checked.",
             hint="merge adapters, tie weights and exchange layers before make_private: make a new run after a change",
         )
     if memory:
-        raise InvalidInput(
-            "a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)"
-        )
-    raise InvalidInput(
+        raise Withheld("a batch does not fit into memory.", hint="give a smaller chunk, or take plan(..., cap=True)")
+    raise Withheld(
         "the model or the loss fails on an example that was drawn.",
         hint="are all targets and tokens below the number of classes and of embeddings? run both on all of your data",
+    )
+
+
+class Withheld(InvalidInput):
+    """An error on private examples: its text is one of a few, whatever the examples are."""
+
+
+def withheld(run: Callable[[], _T]) -> _T:
+    """What `run` returns; errors that name what a model did with a private example are exchanged for one that does not.
+
+    >>> withheld(lambda: 1)
+    1
+    """
+    try:
+        return run()
+    except Withheld:
+        raise
+    except InvalidInput:
+        pass  # and not raised from here: it would be kept as the context of the next one
+    raise Withheld(
+        "the model or the loss does with an example that was drawn what it did not do when it was checked.",
+        hint="let it keep nothing from one example to the next, draw random numbers with torch alone, and leave modes, "
+        "hooks and attributes as they are",
     )
 
 

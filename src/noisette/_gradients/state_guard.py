@@ -48,6 +48,8 @@ class ModelTracer:
     def __init__(self, model: nn.Module, loss: object, layout: Layout | None = None) -> None:
         self._model, self._loss, self._layout = model, loss, layout
         self._last: list[tuple[int, int]] | None = None
+        self._left: InvalidInput | None = None
+        self.checking = True
         own = set(model.parameters())
         for part in behind(loss):
             if isinstance(part, nn.Module) and any(p.requires_grad and p not in own for p in part.parameters()):
@@ -66,18 +68,35 @@ class ModelTracer:
         `thorough`: everything that the model holds is then compared by value. `instead` is
         called in place of functions of torch.
         """
+        self._refuse_what_is_left()
         before, now = self._held(thorough), self._parameters()
         moved, self._last = now != self._last, now
         trained = {id(parameter) for parameter in self._model.parameters() if parameter.requires_grad}
-        with TracedCall(instead or {}, trained) as call:
-            yield call
-        after = self._held(thorough)
+        call, done = TracedCall(instead or {}, trained), False
+        try:
+            with call:
+                yield call
+            done = True
+        finally:
+            if done or not self.checking:  # what fails while it is tried had synthetic examples like all others
+                self._left = self._left or self._leftover(call, before, self._held(thorough), moved)
+        self._refuse_what_is_left()
+
+    def _refuse_what_is_left(self) -> None:
+        """Raise where a call has left something: that cannot be taken back, and every later call would see it."""
+        if self._left is not None:
+            raise InvalidInput(self._left.sentence, hint=self._left.hint)
+
+    def _leftover(
+        self, call: TracedCall, before: dict[str, object], after: dict[str, object], moved: bool
+    ) -> InvalidInput | None:
         for name in {**before, **after}:
             if call.changed(before.get(name, _MISSING), after.get(name, _MISSING), moved):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
                 if isinstance(before.get(name), RngState):
-                    raise _of_torch_alone(place, self._model)
-                raise InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
+                    return _of_torch_alone(place, self._model)
+                return InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
+        return None
 
     def _parameters(self) -> list[tuple[int, int]]:
         """Where the parameters that are used lie, and how often they were written to."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from noisette._gradients.state_guard import behind
 from noisette.errors import InvalidInput
@@ -21,7 +22,7 @@ _Named = Iterator[tuple[str, object]]
 
 
 def refuse_closed_over(model: nn.Module, goal: object, count: int) -> None:
-    """Raise InvalidInput where the model or the objective holds a tensor or array with a row for each of the examples.
+    """Raise InvalidInput where the model or the objective holds something with a row for each of the examples.
 
     Looked at are what a function closes over, is bound to, has as defaults or reads as a global variable, attributes
     of callable objects, and buffers and other attributes of modules that are not torch's own. Parameters are not.
@@ -31,14 +32,24 @@ def refuse_closed_over(model: nn.Module, goal: object, count: int) -> None:
     if count < _FEW:
         return
     for place, value in (*_of_goal(goal), *_of_model(model)):
-        shape = None if isinstance(value, nn.Parameter | type) else getattr(value, "shape", None)
-        if isinstance(shape, tuple) and shape and shape[0] == count:
+        if _rows(value) == count:
             raise InvalidInput(
                 f"{place} has {count:,} rows, as many as there are examples, and is seen with every one of them.",
                 hint="what is known of an example belongs into the data; one graph of all examples, or all others to "
                 "compare with, have no epsilon here; a public table that has as many rows by chance can be an "
                 "nn.Parameter(table, requires_grad=False)",
             )
+
+
+def _rows(value: object) -> int | None:
+    """How many rows a tensor, an array, a data set or a list of tensors has; None of anything else."""
+    if isinstance(value, nn.Parameter | type):
+        return None
+    if isinstance(value, Dataset | list | tuple):
+        tensors = isinstance(value, Dataset) or all(isinstance(part, Tensor) for part in value)
+        return len(value) if tensors and hasattr(value, "__len__") else None
+    shape = getattr(value, "shape", None)
+    return shape[0] if isinstance(shape, tuple) and shape else None
 
 
 def _of_goal(goal: object) -> _Named:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from noisette._gradients import PerExampleGradients, isolated_rng
+from noisette._gradients.shape_errors import withheld
 from noisette._numerics import fingerprint
 from noisette._private import Private, Released, silence
 from noisette._pytree import change
@@ -180,7 +181,7 @@ class PrivateRun:
                 hint="leave torch.set_num_threads and the like alone until the run has ended; resume it",
             )
         with fresh, silence(), ahead(self._gradients.parameters, self._previous, self.denoiser.lookahead):
-            total = self._encode_batch_sum(mechanism)
+            total = withheld(lambda: self._encode_batch_sum(mechanism))
         self.stamp(*["inexact"] * (not self._gradients.exact))
         self._pay(which)
         released = release(mechanism, total, generator=self._noise)

@@ -242,7 +242,7 @@ PAIR = (torch.randn(6, 3), torch.randint(2, (6,)))
     ids=["a mean", "of another length", "rows", "no tensor"],
 )
 def test_an_objective_that_gives_something_else_is_refused(objective: Any) -> None:
-    with refused(InvalidInput, match=r"not one loss for each example.*\n\n.*alone"):
+    with refused(InvalidInput, match=r"not one loss for each example.*\n\n.*per_example"):
         PerExampleGradients(nn.Linear(3, 2), objective).check(PAIR)
 
 

@@ -93,7 +93,7 @@ def test_models_for_detection_are_told_what_to_give() -> None:
     corners, sizes = (pictures, torch.cat([at, at + size], 2)), (pictures, torch.cat([at, size], 2))
     mechanism = Mechanism(L2(), Gaussian(scale=1.0), rate=0.5, steps=1)
     for goal in (nn.MSELoss(), per_example(added)):
-        with refused(InvalidInput, match=r"\n\nhint: a model for detection takes lists.*alone\(objective\)"):
+        with refused(InvalidInput, match=r"\n\nhint: a model for detection takes lists.*per_example\(objective\)"):
             make_private(Detector(), goal, corners, mechanism)
     farther = torch.tensor([0, 0, 2, 2])
     unadded = per_example(lambda model, batch: losses(model, (batch[0], batch[1] + farther)))

@@ -11,12 +11,14 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from noisette import Mechanism, check, make_private
 from noisette.encoders import L2
 from noisette.errors import InvalidInput
 from noisette.noise import Gaussian
 from noisette.objectives import per_example
+from noisette.training.closing import refuse_closed_over
 from tests.support.helpers import refused
 
 COUNT = 40
@@ -119,3 +121,16 @@ def test_an_attribute_is_no_global_variable() -> None:
 
 def test_a_small_data_set_may_have_as_many_rows_as_anything() -> None:
     make_private(Net(EVERYBODY[:8], "buffer"), LOSS, (X[:8], Y[:8]), MECHANISM)
+
+
+@pytest.mark.parametrize("kind", ["data set", "list"])
+def test_a_data_set_or_a_list_of_all_examples_is_refused(kind: str) -> None:
+    rows = torch.randn(40, 3)
+    everyone: Any = TensorDataset(rows) if kind == "data set" else list(rows)
+
+    def centred(model: nn.Module, batch: Any) -> torch.Tensor:
+        return (model(batch) - model(torch.stack([row[0] if kind == "data set" else row for row in everyone]))).sum(1)
+
+    with refused(InvalidInput, match="has 40 rows, as many as there are examples"):
+        refuse_closed_over(nn.Linear(3, 2), centred, 40)
+    refuse_closed_over(nn.Linear(3, 2), centred, 41)
