@@ -78,9 +78,13 @@ class ModelTracer:
                 yield call
             done = True
         finally:
+            after = self._held(thorough)
             if done or not self.checking:  # what fails while it is tried had synthetic examples like all others
-                self._left = self._left or self._leftover(call, before, self._held(thorough), moved)
+                self._left = self._left or self._leftover(call, before, after, moved)
         self._refuse_what_is_left()
+        for name, state in before.items():  # of which a later call would see nothing without drawing itself
+            if isinstance(state, RngState) and call.changed(state, after.get(name, _MISSING), moved):
+                raise _of_torch_alone(name.partition("[")[0], self._model)
 
     def _refuse_what_is_left(self) -> None:
         """Raise where a call has left something: that cannot be taken back, and every later call would see it."""
@@ -91,10 +95,9 @@ class ModelTracer:
         self, call: TracedCall, before: dict[str, object], after: dict[str, object], moved: bool
     ) -> InvalidInput | None:
         for name in {**before, **after}:
-            if call.changed(before.get(name, _MISSING), after.get(name, _MISSING), moved):
+            drawn = isinstance(before.get(name), RngState)
+            if not drawn and call.changed(before.get(name, _MISSING), after.get(name, _MISSING), moved):
                 place = name.partition("[")[0].removeprefix("len(")  # keys may be made of examples, and are not told
-                if isinstance(before.get(name), RngState):
-                    return _of_torch_alone(place, self._model)
                 return InvalidInput(f"the model keeps {place} from one example to the next.", hint=_HINT)
         return None
 

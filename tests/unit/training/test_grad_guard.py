@@ -118,7 +118,7 @@ def test_a_step_that_is_refused_for_its_random_numbers_is_not_paid_for() -> None
     model = Later(4, 2)
     private = begun(model)
     model.draws = True
-    with refused(InvalidInput, match="draws random numbers from random"):
+    with refused(InvalidInput, match="did not do when it was checked"):
         private.step()
     assert (private.steps_paid, private.num_updates) == (0, 0)
     model.draws = False
