@@ -77,18 +77,23 @@ def test_a_process_is_killed_and_torchrun_starts_all_again(tmp_path: Path) -> No
     Four steps are paid at a time and the first checkpoint is at 100: with 30 lines in the ledger some will be lost.
     """
     steps = 600
-    (tmp_path / "tiny.toml").write_text(recipe(tmp_path, steps=steps, evaluations=6).to_toml())
-    process = _torchrun(tmp_path, "--master-port", _free_port(), "--max-restarts", "1")
-    run = tmp_path / "runs" / "tiny-0001"
-    try:
-        _wait(process, lambda: _lines(run / "metrics.jsonl") == 1 and _lines(run / "ledger.jsonl") > 30)
-        os.kill(_children(process.pid)[0], signal.SIGKILL)
-    finally:
-        out, err = _ended(process)
+    for attempt in "12":
+        folder = tmp_path / attempt
+        folder.mkdir()
+        (folder / "tiny.toml").write_text(recipe(folder, steps=steps, evaluations=6).to_toml())
+        process = _torchrun(folder, "--master-port", _free_port(), "--max-restarts", "1")
+        run = folder / "runs" / "tiny-0001"
+        try:
+            _wait(process, lambda run=run: _lines(run / "metrics.jsonl") == 1 and _lines(run / "ledger.jsonl") > 30)
+            os.kill(_children(process.pid)[0], signal.SIGKILL)
+        finally:
+            out, err = _ended(process)
+        if "terminate called without an active exception" not in err:  # threads of C++ that end unlike Python's: rare
+            break
     assert process.returncode == 0, err
     value = json.loads(out)  # one object, and nothing else
     assert value["run"] == "runs/tiny-0001"
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["tiny-0001"]
+    assert [path.name for path in (folder / "runs").iterdir()] == ["tiny-0001"]
     assert "steps were paid after the last checkpoint" in err
     assert 0 < value["steps"] < steps
     assert _spent(run) == steps
