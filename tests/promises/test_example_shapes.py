@@ -46,6 +46,20 @@ class Remembering(nn.Module):
         return self.out(x.mean(dim=1)) * self.longest
 
 
+class Caching(nn.Module):
+    """Makes a table anew for sequences that are longer than it, as some position embeddings do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.table = nn.Linear(5, 3), torch.ones(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        if length > len(self.table):
+            self.table = torch.full((length,), 4.0 / length)
+        return self.out((x * self.table[:length, None]).mean(dim=1))
+
+
 def sequences(count: int, length: int) -> tuple[Tensor, Tensor]:
     public = torch.Generator().manual_seed(length)
     return torch.randn(count, length, 5, generator=public), torch.arange(count) % 3
@@ -158,40 +172,52 @@ def test_memory_that_is_missing_is_told_without_a_number(monkeypatch: pytest.Mon
     assert "48123" not in str(caught.value)
 
 
-def test_a_model_that_keeps_what_shapes_it_has_seen_is_refused_from_then_on() -> None:
+@pytest.mark.parametrize("model", [Remembering, Caching])
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_model_that_keeps_what_shapes_it_has_seen_is_refused_from_then_on(
+    model: type[nn.Module], trained: bool
+) -> None:
     """A longer example would change all others: it cannot be computed, and nothing after it can."""
     torch.manual_seed(0)
-    gradients = PerExampleGradients(Remembering(), nn.CrossEntropyLoss())
+    gradients = PerExampleGradients(model(), nn.CrossEntropyLoss())
     gradients.check(sequences(1, 4))
     encoder = L2(dim=gradients.dim)
     gradients.encoded_sum(encoder, sequences(9, 4))
+    if trained:  # what is made of parameters may differ now, and nothing else
+        with torch.no_grad():
+            gradients.parameters[0].mul_(2)
     for length in (9, 4, 9):
-        with refused(InvalidInput, match="keeps Remembering.longest"):
+        with refused(InvalidInput, match=rf"keeps {model.__name__}\."):
             gradients.encoded_sum(encoder, sequences(9, length))
 
 
-@pytest.mark.parametrize("product", [torch.prod, lambda h, dim: torch.cumprod(h, dim)[:, -1]])
+@pytest.mark.parametrize("product", [torch.prod, lambda h, dim: torch.cumprod(h, dim)[:, -1]], ids=["prod", "cumprod"])
 def test_a_zero_of_one_example_changes_no_other(product: Any) -> None:
-    """Torch has two formulas for the derivative of a product, and takes the slow one if any number is zero."""
+    """Torch has two formulas for the derivative of a product, and takes the slow one if any number is zero.
+
+    The gradient of a weight cancels, so that what they round differently is all of it.
+    """
 
     class Product(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = nn.Linear(5, 6)
+            self.weight, self.out = nn.Parameter(torch.rand(50) + 0.5), nn.Linear(100, 1)
 
         def forward(self, x: Tensor) -> Tensor:
-            return product(torch.relu(self.layer(x) + 0.3).unflatten(1, (3, 2)), 1)
+            p, q = x[:, :50], x[:, 50:]
+            whole = product(torch.stack([self.weight.expand_as(p), p, q], 1), 1)
+            return 0 * self.out(x) + (whole - self.weight * (p * q)).sum(1, keepdim=True) + self.out.bias
 
     torch.manual_seed(0)
-    gradients = PerExampleGradients(Product(), nn.CrossEntropyLoss(), exactly=True)
-    x, y = torch.randn(21, 5), torch.arange(21) % 2
-    gradients.check((x, y))
-    encoder = L2(dim=gradients.dim, radius=0.1)
-    whole = sum_of(gradients, encoder, (x, y))
-    for one in range(0, 21, 4):
-        others = torch.arange(21) != one
-        rest = sum_of(gradients, encoder, (x[others], y[others]), (x[[one]], y[[one]]))
-        assert torch.equal(whole, rest)
+    gradients = PerExampleGradients(Product(), nn.MSELoss(), exactly=True)
+    x, y = torch.rand(33, 100) + 0.1, torch.randn(33, 1)
+    x[32, 0] = 0
+    gradients.check((x[:1], y[:1]))
+    whole, rest, one = (
+        sum_of(gradients, Snap(dim=gradients.dim), (x[some], y[some]))
+        for some in (slice(None), slice(32), slice(32, 33))
+    )
+    assert torch.equal(whole, rest + one)
 
 
 class Naming(nn.Module):

@@ -98,7 +98,7 @@ class Planner:
         likely: int | None,
         exactly: bool,
     ) -> None:
-        self._aim, self._layout, self._variant = aim, layout, variant
+        self._aim, self._layout, self._variant, self._made = aim, layout, variant, made
         self._weights, self._loop = Weights(layout), general[-1]
         self._most = WIDE if likely is None else min(WIDE, _upward(likely))
         if fast is not None:
@@ -171,8 +171,10 @@ class Planner:
         made = next(islice(synthetic_batches(batch), self._variant, None))
         places = Places(way, self._aim, made, self._layout, self._weights)
         try:
+            # at one and the same weights, so that what the model then keeps otherwise is kept for this shape
+            for tried in (self._made, made):
+                way.rows(tried, self._layout.rows(size(tried)))
             if self.first.places is None:  # inexact already, so that it has to run and no more
-                way.rows(made, self._layout.rows(size(made)))
                 return Plan(way)
             alike = places.agree(least, least) and places.agree(_OTHERS * least, least)
         except Exception:  # noqa: BLE001 - as above; what the loop raises on real examples is told then
